@@ -1,0 +1,7 @@
+"""Steps in, scores out."""
+
+if __name__ == "prm":
+    raise ImportError(
+        "This folder is the source of stepmark.prm: import that name. "
+        "For another project's package named 'prm', run outside this checkout."
+    )

@@ -1,0 +1,100 @@
+"""The table of verbs, and what happens to their errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+
+import typer
+from typer import rich_utils
+
+from stepmark import __version__
+from stepmark.errors import Error
+
+from .console import err
+
+__all__ = ["app", "main"]
+
+UsageProblem = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""The root of wrong command lines; newer typer carries its own copy of click, so ask typer."""
+
+app = typer.Typer(
+    name="stepmark",
+    help="Marks the answer, and marks every step: verify, train, evaluate.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"stepmark {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None: ...
+
+
+def _add_verbs() -> None:
+    from . import config, demo, evaluate, quickstart, train, verifiers, verify
+
+    app.command("demo")(demo.demo)
+    app.command("quickstart")(quickstart.quickstart)
+    app.command("verify")(verify.verify)
+    app.add_typer(verifiers.app, name="verifiers")
+    app.command("train")(train.train)
+    app.add_typer(evaluate.app, name="eval")
+    app.add_typer(config.app, name="config")
+
+
+_add_verbs()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command line and exit with the code of the contract (0, 1, 2, 3, 130, 143)."""
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.exit(run(given))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of a command line; what it has to say is printed."""
+    debug = "--debug" in arguments or bool(os.environ.get("STEPMARK_DEBUG"))
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=arguments, prog_name="stepmark", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except typer.Exit as stop:
+        return stop.exit_code
+    except UsageProblem as error:
+        rich_utils.rich_format_error(error)
+        return 2
+    except (typer.Abort, KeyboardInterrupt):
+        err.print("stopped")
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe went away (`stepmark ... | head`): not an error worth a traceback.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 0
+    except Error as error:
+        if debug:
+            traceback.print_exc()
+        _show(error, "--json" in arguments)
+        return error.exit_code
+
+
+def _show(error: Error, as_json: bool) -> None:
+    if as_json:
+        row = {"error": {"type": type(error).__name__, "message": str(error)}}
+        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+    else:
+        err.print(f"[bold red]{type(error).__name__}:[/] ", end="")
+        err.print(str(error), markup=False)

@@ -1,0 +1,217 @@
+"""Names for pluggable parts, and how a name on a command line becomes an object.
+
+Four ways to register, all equal: the decorator, an entry point of an installed package,
+``module:attr``, ``file.py:attr``. A reference may carry settings: ``math?units=require``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from stepmark.errors import ConfigError, UnknownNameError
+
+__all__ = ["Entry", "Reference", "Registry", "load_file"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name with settings, as typed on a command line or written in a config."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def parse(cls, text: str | Mapping[str, Any] | Reference) -> Reference:
+        """The reference that a string or a table means.
+
+        A string is ``name?key=value&key=value``; values are read as TOML where they are TOML and
+        as plain strings otherwise. A table is ``{name = "math", units = "require"}``.
+
+        Raises:
+            ConfigError: no name, or a setting without ``=``.
+
+        >>> Reference.parse("math?units=require&digits=4")
+        Reference(name='math', settings={'units': 'require', 'digits': 4})
+        """
+        if isinstance(text, Reference):
+            return text
+        if isinstance(text, str):
+            name, _, query = text.partition("?")
+            pairs = [pair.partition("=") for pair in query.split("&") if pair]
+            if bad := next((key for key, equals, _ in pairs if not equals or not key), None):
+                raise ConfigError(
+                    f"The setting {bad!r} in {text!r} has no value. "
+                    "Settings are written name?key=value&key=value."
+                )
+            settings = {key: toml_value(value) for key, _, value in pairs}
+        else:
+            settings = dict(text)
+            name = settings.pop("name", "")
+        if not isinstance(name, str) or not name:
+            raise ConfigError(
+                f"{text!r} names nothing. Write a name such as 'math', or a table with name = ...."
+            )
+        return cls(name, settings)
+
+    def __str__(self) -> str:
+        query = "&".join(f"{key}={value}" for key, value in self.settings.items())
+        return f"{self.name}?{query}" if query else self.name
+
+
+def toml_value(text: str) -> Any:
+    """The value that a piece of TOML means, or the text itself where it is none.
+
+    >>> toml_value("4"), toml_value("true"), toml_value("[1, 2]"), toml_value("require")
+    (4, True, [1, 2], 'require')
+    """
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One registered name: where it comes from, and how to load it."""
+
+    name: str
+    source: str
+    """For people: a module path, or the distribution that brings it."""
+    load: Callable[[], Any]
+
+
+class Registry(Generic[T]):
+    """The known parts of one kind; a value, made once per kind beside its protocol.
+
+    Args:
+        kind: the word for messages, such as ``verifier``.
+        group: the entry-point group, such as ``stepmark.verifiers``.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._registered: dict[str, Entry] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator that makes the object known under a name in this process.
+
+        Raises:
+            ConfigError: another object already has that name.
+        """
+
+        def add(target: T) -> T:
+            where = f"{getattr(target, '__module__', '?')}:{getattr(target, '__qualname__', '?')}"
+            known = self._registered.get(name)
+            if known is not None and known.source != where:
+                raise ConfigError(
+                    f"The {self.kind} name {name!r} is taken by {known.source}; "
+                    f"{where} must register under another one."
+                )
+            self._registered[name] = Entry(name, where, lambda: target)
+            return target
+
+        return add
+
+    def entries(self) -> dict[str, Entry]:
+        """All known names, decorated ones before those of installed packages."""
+        found: dict[str, Entry] = {}
+        for point in entry_points(group=self.group):
+            found[point.name] = Entry(point.name, _source(point), point.load)
+        return found | self._registered
+
+    def names(self) -> list[str]:
+        """The known names, sorted."""
+        return sorted(self.entries())
+
+    def load(self, name: str) -> T:
+        """The object that a name, ``module:attr`` or ``file.py:attr`` stands for.
+
+        Raises:
+            UnknownNameError: nothing is known under that name, or it lacks the attribute.
+            ConfigError: the file or module exists and fails to load.
+        """
+        if ":" in name:
+            return _attribute(name, self.kind)
+        entries = self.entries()
+        if name not in entries:
+            hint = "" if entries else "Stepmark is not installed here: run pip install -e ."
+            raise UnknownNameError.of(self.kind, name, entries, hint or _file_hint(self.kind))
+        entry = entries[name]
+        try:
+            return entry.load()
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(
+                f"The {self.kind} {name!r} from {entry.source} cannot be loaded: {error}. "
+                "Mend or uninstall that package, or choose another name."
+            ) from error
+
+
+def _file_hint(kind: str) -> str:
+    return f"Your own {kind} is named by file, such as checks.py:my_{kind}."
+
+
+def _source(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+
+
+def _attribute(name: str, kind: str) -> Any:
+    place, _, attr = name.rpartition(":")
+    module = load_file(Path(place)) if place.endswith(".py") else _module(place, kind)
+    if not hasattr(module, attr):
+        public = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        raise UnknownNameError.of(f"{kind} in {place}", attr, public)
+    return getattr(module, attr)
+
+
+def _module(name: str, kind: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise UnknownNameError(
+            f"There is no module {name!r} to take a {kind} from ({error}). "
+            "Install it, or name a file: path/to/file.py:function."
+        ) from error
+
+
+def load_file(path: Path) -> ModuleType:
+    """The module in a Python file, loaded once per path and content.
+
+    Raises:
+        ConfigError: the file is missing or raises while it is loaded.
+    """
+    full = path.expanduser().resolve()
+    if not full.is_file():
+        raise ConfigError(
+            f"There is no file {str(path)!r} (looked for {full}). "
+            "Give a path from the current folder, or an absolute one."
+        )
+    digest = hashlib.blake2b(str(full).encode() + full.read_bytes(), digest_size=6).hexdigest()
+    name = f"stepmark_file_{full.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, full)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{str(path)!r} is not a Python file that can be loaded.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigError(
+            f"{str(path)!r} raises while it is loaded: {type(error).__name__}: {error}. Mend the file."
+        ) from error
+    return module
