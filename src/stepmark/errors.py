@@ -34,7 +34,7 @@ class Error(Exception):
     """The root of everything that Stepmark raises on purpose."""
 
     exit_code: ClassVar[int] = 2
-    """What the command line exits with: 1 a gate failed, 2 bad input, 3 partial, 130/143 stopped."""
+    """Exit code of the command line: 1 a gate failed, 2 bad input, 3 partial, 130/143 stopped."""
 
 
 class ConfigError(Error, ValueError):
@@ -52,13 +52,14 @@ class UnknownNameError(Error, LookupError):
     def of(cls, kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
         """The standard message for an unknown name.
 
-        >>> str(UnknownNameError.of("verifier", "mth", ["math", "exact"]))
-        'There is no verifier named \\'mth\\'. Did you mean \\'math\\'? Known: exact, math.'
+        >>> print(UnknownNameError.of("verifier", "mth", ["math", "exact"]))
+        There is no verifier named 'mth'. Did you mean 'math'? Known: exact, math.
         """
         names = sorted(known)
         listed = ", ".join(names) or "none"
-        parts = [f"There is no {kind} named {name!r}.", did_you_mean(name, names), f"Known: {listed}."]
-        return cls(" ".join(part for part in [*parts, hint] if part))
+        wrong = f"There is no {kind} named {name!r}."
+        parts = [wrong, did_you_mean(name, names), f"Known: {listed}.", hint]
+        return cls(" ".join(part for part in parts if part))
 
 
 class SetupError(Error, RuntimeError):
@@ -128,9 +129,9 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
+        if error.name is None or error.name.split(".")[0] != module.split(".", maxsplit=1)[0]:
             raise
         raise SetupError(
-            f"{purpose} needs the package {module.split('.')[0]!r}, which is not installed. "
+            f"{purpose} needs the package {module.split('.', maxsplit=1)[0]!r}, which is not installed. "
             f"It comes with an extra:\n    pip install 'stepmark[{extra}]'"
         ) from error

@@ -31,7 +31,7 @@ class OutcomeVerifier(Protocol):
 
     @property
     def columns(self) -> frozenset[str]:
-        """Columns of the data beyond completion and gold that it needs; missing ones are refused."""
+        """Columns of the data, beyond completion and gold, that it needs: without them, refused."""
         ...
 
     def __call__(self, items: Sequence[Item]) -> list[Verdict]:

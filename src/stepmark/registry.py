@@ -212,6 +212,7 @@ def load_file(path: Path) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         raise ConfigError(
-            f"{str(path)!r} raises while it is loaded: {type(error).__name__}: {error}. Mend the file."
+            f"{str(path)!r} raises while it is loaded: {type(error).__name__}: {error}. "
+            "Mend the file, then try again."
         ) from error
     return module

@@ -106,7 +106,7 @@ class Sampling:
     """How completions are drawn."""
 
     temperature: float = 1.0
-    """0 is greedy. Log-probs are those of the tempered distribution (of the plain one if greedy)."""
+    """0 is greedy. Log-probs are those of the tempered distribution, of the plain one if greedy."""
     max_tokens: int = 256
     """Upper bound on the length of a completion, in tokens."""
     top_p: float = 1.0
