@@ -126,12 +126,13 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     Raises:
         SetupError: the module is not installed.
     """
+    package = module.split(".", maxsplit=1)[0]
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != module.split(".", maxsplit=1)[0]:
+        if error.name is None or error.name.split(".", maxsplit=1)[0] != package:
             raise
         raise SetupError(
-            f"{purpose} needs the package {module.split('.', maxsplit=1)[0]!r}, which is not installed. "
+            f"{purpose} needs the package {package!r}, which is not installed. "
             f"It comes with an extra:\n    pip install 'stepmark[{extra}]'"
         ) from error
