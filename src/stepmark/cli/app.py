@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+from typing import Any
 
 import typer
 from typer import rich_utils
@@ -17,7 +18,9 @@ from .console import err
 
 __all__ = ["app", "main"]
 
-UsageProblem = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+UsageProblem = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
 """The root of wrong command lines; newer typer carries its own copy of click, so ask typer."""
 
 app = typer.Typer(
@@ -45,14 +48,10 @@ def _root(
 
 
 def _add_verbs() -> None:
-    from . import config, demo, evaluate, quickstart, train, verifiers, verify
+    from . import config, verifiers, verify
 
-    app.command("demo")(demo.demo)
-    app.command("quickstart")(quickstart.quickstart)
     app.command("verify")(verify.verify)
     app.add_typer(verifiers.app, name="verifiers")
-    app.command("train")(train.train)
-    app.add_typer(evaluate.app, name="eval")
     app.add_typer(config.app, name="config")
 
 
@@ -75,14 +74,15 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as stop:
         return stop.exit_code
     except UsageProblem as error:
-        rich_utils.rich_format_error(error)
+        _show_usage(error, "--json" in arguments)
         return 2
     except (typer.Abort, KeyboardInterrupt):
         err.print("stopped")
         return 130
     except BrokenPipeError:
-        # The reader of a pipe went away (`stepmark ... | head`): not an error worth a traceback.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        # The reader of a pipe went away (`stepmark ... | head`): not an error worth a traceback,
+        # neither here nor when Python flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Error as error:
         if debug:
@@ -91,10 +91,29 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
 
 
+def _show_usage(error: Any, as_json: bool) -> None:
+    """A wrong command line: usage, what is wrong, what another library's flag is called here."""
+    from stepmark.config import ALIASES, alias_hint
+
+    option = str(getattr(error, "option_name", None) or "").lstrip("-").replace("-", "_")
+    if hint := alias_hint(option):
+        key = ALIASES[option]
+        how = "" if " " in key else f" Give it as --set {key}=VALUE."
+        error.message = f"{error.message.rstrip('.')}. {hint}{how}"
+    if as_json and error.__class__.__name__ != "NoArgsIsHelpError":
+        _emit_error(error.__class__.__name__, error.format_message())
+    else:
+        rich_utils.rich_format_error(error)
+
+
+def _emit_error(kind: str, message: str) -> None:
+    row = {"error": {"type": kind, "message": message}}
+    sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
 def _show(error: Error, as_json: bool) -> None:
     if as_json:
-        row = {"error": {"type": type(error).__name__, "message": str(error)}}
-        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        _emit_error(type(error).__name__, str(error))
     else:
         err.print(f"[bold red]{type(error).__name__}:[/] ", end="")
         err.print(str(error), markup=False)

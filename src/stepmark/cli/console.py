@@ -17,8 +17,21 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
-__all__ = ["Debug", "Json", "emit", "out", "progress", "say", "warn"]
+__all__ = [
+    "Debug",
+    "Json",
+    "emit",
+    "err",
+    "grid",
+    "out",
+    "plain",
+    "progress",
+    "say",
+    "show",
+    "warn",
+]
 
 out = Console(soft_wrap=True, highlight=False)
 """Results: standard output."""
@@ -37,6 +50,19 @@ def emit(value: dict[str, Any], as_json: bool, render: Callable[[], None]) -> No
         render()
 
 
+def grid(*headers: str) -> Table:
+    """A table for people: aligned columns without lines; cells are plain text unless styled."""
+    table = Table(box=None, pad_edge=False, show_header=bool(headers), header_style="bold")
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    return table
+
+
+def show(table: Table) -> None:
+    """Print a table, folded to the width of the terminal."""
+    out.print(table, soft_wrap=False)
+
+
 def say(message: str) -> None:
     """One plain line on the way to a result."""
     err.print(message, markup=False)
@@ -44,17 +70,18 @@ def say(message: str) -> None:
 
 def warn(message: str) -> None:
     """One line that deserves a look."""
-    err.print(f"[yellow]note:[/] {_escape(message)}")
+    err.print(f"[yellow]note:[/] {plain(message)}")
 
 
-def _escape(message: str) -> str:
+def plain(text: str) -> str:
+    """Text as it is, inside of styled output: brackets are not read as styles."""
     from rich.markup import escape
 
-    return escape(message)
+    return escape(text)
 
 
 def progress() -> Progress:
-    """A progress bar with time elapsed and left; on something that is no terminal, nothing moves."""
+    """A progress bar with time elapsed and left; where there is no terminal, nothing moves."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
