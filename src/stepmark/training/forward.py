@@ -1,0 +1,175 @@
+"""Log-probs of sampled tokens under a model, with gradient: what every backend learns from.
+
+Shapes: ``B`` samples, ``T`` padded tokens, ``N`` sampled tokens of all samples, ``D`` hidden width.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from stepmark.errors import ConfigError
+
+from .head import HeadOut, logps_of_hidden, logps_of_logits, split_model
+from .packing import pack_lengths
+from .sample import TrainingSample
+
+__all__ = ["TokenOut", "reference_logps", "token_logps"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenOut:
+    """What a model says of the sampled tokens, flat over all samples in their order.
+
+    There is no padding and no mask in it: every number belongs to a token that was sampled.
+    """
+
+    logps_N: Tensor
+    """Log-prob of each sampled token under the tempered distribution, nats, float32."""
+    entropies_N: Tensor | None
+    """Entropy of each of those distributions, nats; None when not asked for. Carries gradient."""
+    lengths: tuple[int, ...]
+    """Sampled tokens of each sample; they sum to ``N``."""
+
+    def split(self) -> tuple[Tensor, ...]:
+        """The log-probs of each sample."""
+        return torch.split(self.logps_N, list(self.lengths))
+
+    def split_entropies(self) -> tuple[Tensor, ...]:
+        """The entropies of each sample.
+
+        Raises:
+            ValueError: they were not asked for.
+        """
+        if self.entropies_N is None:
+            raise ValueError("There are no entropies: call token_logps with with_entropy=True.")
+        return torch.split(self.entropies_N, list(self.lengths))
+
+
+class Rows(NamedTuple):
+    """Samples laid out for a forward pass; the last token of a row predicts nothing and is left out."""
+
+    ids_BT: Tensor
+    mask_BT: Tensor
+    positions_BT: Tensor
+    rows_N: Tensor
+    """Row of the state that predicts each sampled token."""
+    places_N: Tensor
+    """Its place in the row: one before the token itself."""
+    targets_N: Tensor
+
+
+def lay_out(samples: Sequence[TrainingSample], device: torch.device) -> Rows:
+    """Right-padded rows; masks and places come from lengths, never from token ids.
+
+    So the sampled end token is trained, also where a tokenizer pads with its end token.
+    """
+    inputs = [[*sample.prompt_ids, *sample.ids[:-1]] for sample in samples]
+    width = max(len(row) for row in inputs)
+    lengths = torch.tensor([len(row) for row in inputs])
+    ids_BT = torch.tensor([row + [0] * (width - len(row)) for row in inputs])
+    positions_T = torch.arange(width)
+    counts = torch.tensor([len(sample.ids) for sample in samples])
+    rows_N = torch.repeat_interleave(torch.arange(len(samples)), counts)
+    places_N = torch.cat(
+        [torch.arange(len(s.prompt_ids) - 1, len(s.prompt_ids) - 1 + len(s.ids)) for s in samples]
+    )
+    targets_N = torch.tensor([token for sample in samples for token in sample.ids])
+    rows = Rows(
+        ids_BT,
+        (positions_T[None] < lengths[:, None]).long(),
+        positions_T.expand(len(samples), width),
+        rows_N,
+        places_N,
+        targets_N,
+    )
+    return Rows(*(tensor.to(device) for tensor in rows))
+
+
+def token_logps(
+    model: nn.Module,
+    samples: Sequence[TrainingSample],
+    *,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
+    head_chunk: int | None = None,
+) -> TokenOut:
+    """Log-probs of all sampled tokens of one micro-batch, in one forward pass; gradient flows.
+
+    Hidden states are taken only where a sampled token is predicted, and the output head runs in
+    chunks, so that tokens x vocabulary is never held for all tokens. The training flag of the
+    model is left alone: with dropout above 0, log-probs differ from the sampler's.
+
+    Args:
+        model: a causal language model of transformers.
+        samples: at least one.
+        temperature: that of the sampler; logits are divided by it, in float32.
+        with_entropy: also the entropy of each distribution.
+        head_chunk: tokens whose logits are held at once; by default as many as make 32 MiB.
+
+    Raises:
+        ConfigError: the temperature is not above 0, or there is no sample.
+    """
+    if temperature <= 0:
+        raise ConfigError(
+            f"Log-probs at temperature {temperature} do not exist; it must be above 0. "
+            "Greedy completions are scored at temperature 1."
+        )
+    if not samples:
+        raise ConfigError("token_logps got no samples; a micro-batch holds at least one.")
+    rows = lay_out(samples, next(model.parameters()).device)
+    split = split_model(model)
+    if split is None:
+        logits_NV = _run(model, rows).logits[rows.rows_N, rows.places_N]
+        out = logps_of_logits(logits_NV, rows.targets_N, temperature, with_entropy)
+    else:
+        hidden_ND = _run(split.body, rows)[0][rows.rows_N, rows.places_N]
+        out: HeadOut = logps_of_hidden(
+            hidden_ND,
+            split.head,
+            rows.targets_N,
+            temperature=temperature,
+            with_entropy=with_entropy,
+            vocabulary=_vocabulary(split.head),
+            chunk=head_chunk,
+        )
+    return TokenOut(out.logps_N, out.entropies_N, tuple(len(sample.ids) for sample in samples))
+
+
+@torch.no_grad()
+def reference_logps(
+    model: nn.Module, samples: Sequence[TrainingSample], temperature: float, token_budget: int
+) -> list[Tensor]:
+    """Log-probs under a frozen model: one float32 CPU tensor per sample, in the given order.
+
+    Runs in eval mode, packed by the token budget, without gradient; the model's own training flag
+    is put back.
+    """
+    training = model.training
+    model.eval()
+    found: dict[int, Tensor] = {}
+    try:
+        for places in pack_lengths([sample.length for sample in samples], token_budget):
+            out = token_logps(model, [samples[place] for place in places], temperature=temperature)
+            for place, logps in zip(places, out.split(), strict=True):
+                found[place] = logps.cpu().clone()
+    finally:
+        model.train(training)
+    return [found[place] for place in range(len(samples))]
+
+
+def _run(module: nn.Module, rows: Rows) -> Any:
+    given: dict[str, Any] = {"input_ids": rows.ids_BT, "attention_mask": rows.mask_BT}
+    if "position_ids" in inspect.signature(module.forward).parameters:
+        given["position_ids"] = rows.positions_BT
+    return module(**given, use_cache=False)
+
+
+def _vocabulary(head: nn.Module) -> int:
+    weight = getattr(head, "weight", None)
+    return int(weight.shape[0]) if isinstance(weight, Tensor) else 1 << 17

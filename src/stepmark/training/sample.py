@@ -1,0 +1,50 @@
+"""What one optimizer step learns from: sampled tokens with what was said of each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+__all__ = ["TrainingSample"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingSample:
+    """One completion behind its prompt, ragged: nothing is padded outside a forward pass.
+
+    The tensors are 1-D, float32, on the CPU, with one number per sampled token (the end token
+    included); None where the backend does not need them.
+    """
+
+    prompt_ids: tuple[int, ...]
+    """At least one token: the first sampled token is predicted from its last one."""
+    ids: tuple[int, ...]
+    """The sampled tokens, never empty; each is trained."""
+    group: int = 0
+    """Samples of one problem share a number; minibatches keep groups whole."""
+    old_logps: Tensor | None = None
+    """Log-probs under the policy that sampled, in nats."""
+    ref_logps: Tensor | None = None
+    """Log-probs under the reference, in nats."""
+    advantages: Tensor | None = None
+    """Unitless."""
+
+    def __post_init__(self) -> None:
+        if not self.prompt_ids or not self.ids:
+            raise ValueError(
+                f"A training sample has {len(self.prompt_ids)} prompt tokens and {len(self.ids)} "
+                "sampled tokens; both must be at least 1."
+            )
+        for name in ("old_logps", "ref_logps", "advantages"):
+            value: Tensor | None = getattr(self, name)
+            if value is not None and tuple(value.shape) != (len(self.ids),):
+                raise ValueError(
+                    f"{name} has shape {tuple(value.shape)} for {len(self.ids)} sampled tokens; "
+                    "it must hold one number per sampled token."
+                )
+
+    @property
+    def length(self) -> int:
+        """Tokens of prompt and completion together."""
+        return len(self.prompt_ids) + len(self.ids)
