@@ -52,7 +52,7 @@ class TokenOut:
 
 
 class Rows(NamedTuple):
-    """Samples laid out for a forward pass; the last token of a row predicts nothing and is left out."""
+    """Samples laid out for a forward pass; the last token of a row predicts nothing: left out."""
 
     ids_BT: Tensor
     mask_BT: Tensor

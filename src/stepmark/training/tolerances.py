@@ -1,4 +1,4 @@
-"""How far two computations of the same number may differ; tests and start-up checks read it here."""
+"""How far two computations of one number may differ; tests and start-up checks read it here."""
 
 from __future__ import annotations
 
