@@ -28,8 +28,8 @@ difficulties = st.builds(
 )
 
 
-def made(seed: int, difficulty: Difficulty = Difficulty()):
-    return make_problem(random.Random(seed), difficulty)
+def made(seed: int, difficulty: Difficulty | None = None):
+    return make_problem(random.Random(seed), difficulty or Difficulty())
 
 
 def moves(problem):
@@ -76,7 +76,7 @@ def test_a_wrong_result_makes_its_line_and_what_builds_on_it_false(seed, at, off
     left, _, result = lines[at].partition(" = ")
     lines[at] = f"{left} = {int(result) + off}"
     for later in range(at + 1, 3):
-        a, sign, b, *_ = lines[later].split()
+        _, sign, b, *_ = lines[later].split()
         value = int(lines[later - 1].split()[-1]) + (int(b) if sign == "+" else -int(b))
         lines[later] = f"{lines[later - 1].split()[-1]} {sign} {b} = {value}"
     lines[3] = f"answer: {lines[2].split()[-1]}"

@@ -218,25 +218,27 @@ def demonstrations(
 def check_steps(problem: Problem, steps: Sequence[str]) -> tuple[bool, ...]:
     """Whether each line is true of this problem: its arithmetic and what it works from.
 
-    An equation is true when its arithmetic holds and it is one of the problem's own equations, not
-    used by an earlier line; factors and summands may be swapped and products worked out early. So
-    a line that works on from a wrong result is false. A line ``answer: N`` is true when N is the
-    gold. Any other line is false.
+    An equation is true when its arithmetic holds and it is the next one of the worked solution, or
+    any of its products; factors and summands may be swapped. So a line that works on from a wrong
+    result is false. A line ``answer: N`` is true when N is the gold. Any other line is false.
 
     >>> problem = make_problem(random.Random(1), Difficulty(steps=(2, 2)))
     >>> check_steps(problem, ["2 * 5 = 10", "27 - 10 = 18", "answer: 18"])
     (True, False, False)
     """
     moves = [(str(sign), int(a), int(b)) for sign, a, b in problem.meta["moves"]]
-    open_lines = [_normal(*line) for line in _equations(moves)[0]]
+    own = [_normal(*line) for line in _equations(moves)[0]]
+    products = [line for line in own if line[1] == "*"]
+    chain = [line for line in own if line[1] != "*"]
     truth: list[bool] = []
     for step in steps:
         if found := _LINE.fullmatch(step.strip()):
             a, sign, b, c = found.groups()
             line = _normal(int(a), sign, int(b))
-            holds = line in open_lines and _result(*line) == int(c)
+            expected = products if sign == "*" else chain[:1]
+            holds = line in expected and _result(*line) == int(c)
             if holds:
-                open_lines.remove(line)
+                (products if sign == "*" else chain).remove(line)
             truth.append(holds)
         else:
             answer = _ANSWER.fullmatch(step.strip())

@@ -46,13 +46,13 @@ _PIECE = re.compile(r" [+*=-] |: (?=\d)| ?[A-Za-z]+(?: (?=\d))?|\d|\n|[^\n]")
 
 
 def pieces(text: str) -> list[str]:
-    """The tokens of an `arith` text; joined they are the text again.
+    r"""The tokens of an `arith` text; joined they are the text again.
 
     A space belongs to the word or sign beside it and never to a digit, so every digit is one
     token wherever it stands.
 
-    >>> pieces("Tom has 12 pens.\\n12 + 3 = 15")
-    ['Tom', ' has ', '1', '2', ' pens', '.', '\\n', '1', '2', ' + ', '3', ' = ', '1', '5']
+    >>> pieces("Tom has 12 pens.\n12 + 3 = 15")
+    ['Tom', ' has ', '1', '2', ' pens', '.', '\n', '1', '2', ' + ', '3', ' = ', '1', '5']
     """
     return _PIECE.findall(text)
 
@@ -71,6 +71,6 @@ def vocabulary() -> tuple[str, ...]:
     """Every token that an `arith` prompt or solution can hold, sorted.
 
     >>> len(vocabulary())
-    90
+    79
     """
     return tuple(sorted({piece for text in _texts() for piece in pieces(text)}))

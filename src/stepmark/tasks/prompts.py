@@ -7,11 +7,11 @@ import json
 import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from stepmark.errors import ConfigError, UnknownNameError, did_you_mean
 
-__all__ = ["PROMPTS", "PromptTemplate", "prompt_named"]
+__all__ = ["PROMPTS", "PromptTemplate", "prompt_from_table", "prompt_named"]
 
 Chat = Literal["auto", "always", "never"]
 
@@ -122,7 +122,7 @@ def prompt_from_table(table: dict[str, object], *, where: str) -> PromptTemplate
             )
         if not isinstance(value, kinds[key]):
             raise ConfigError(f"{where}: {key} is {value!r}; it must be a {kinds[key].__name__}.")
-    fixed = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
-    }
-    return PromptTemplate(**fixed)  # type: ignore[arg-type]  # kinds were checked above
+    values: dict[str, Any] = dict(table)
+    if "stop" in values:
+        values["stop"] = tuple(values["stop"])
+    return PromptTemplate(**values)
