@@ -1,0 +1,206 @@
+"""A run folder: settings, manifest, metrics, timings, samples and checkpoints of one run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from stepmark.errors import RunError
+
+from .files import append_rows, publish, read_rows, write_json
+from .lock import Lock
+from .samples import SampleStore
+
+__all__ = ["RunFolder", "differing", "flatten"]
+
+log = logging.getLogger(__name__)
+
+
+class RunFolder:
+    """One run on the disk; ``with`` holds its lock.
+
+    Reading needs no lock. Make one with `create` or `open`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.samples = SampleStore(self.path / "samples")
+        self.checkpoints = self.path / "checkpoints"
+        self._lock = Lock(self.path / ".lock")
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        manifest: Mapping[str, Any],
+        *,
+        resume: bool = False,
+    ) -> Self:
+        """A new run folder, complete or not there at all; with ``resume`` also an earlier one.
+
+        Raises:
+            RunError: something stands there and is not resumed, or it was made with other settings
+                or other data, prompts or weights; the message names those that differ.
+        """
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            return cls._again(path, config, manifest, resume=resume)
+        with publish(path) as part:
+            part.mkdir()
+            (part / "config.toml").write_text(to_toml(config), encoding="utf-8")
+            write_json(part / "manifest.json", manifest)
+            (part / "checkpoints").mkdir()
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """An earlier run.
+
+        Raises:
+            RunError: there is no run in that folder.
+        """
+        path = Path(path)
+        if not (path / "config.toml").is_file():
+            raise RunError(
+                f"{str(path)!r} is not a run folder: it holds no config.toml. "
+                "Give the folder that --out named."
+            )
+        return cls(path)
+
+    @classmethod
+    def _again(
+        cls, path: Path, config: Mapping[str, Any], manifest: Mapping[str, Any], *, resume: bool
+    ) -> Self:
+        if not (path / "config.toml").is_file():
+            raise RunError(
+                f"{str(path)!r} exists and is not a run; nothing was written. "
+                "Choose another folder for --out."
+            )
+        if not resume:
+            raise RunError(
+                f"{str(path)!r} already holds a run; nothing was written. "
+                "Continue it with --resume, or choose another folder for --out."
+            )
+        run = cls.open(path)
+        run._refuse_changes(config, manifest)
+        return run
+
+    def _refuse_changes(self, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+        changed = differing(self.config(), tomllib.loads(to_toml(config)))
+        earlier = self.manifest()
+        changed |= differing(earlier.get("hashes", {}), json_value(manifest.get("hashes", {})))
+        if changed:
+            shown = "; ".join(
+                f"{name} was {old!r} and is now {new!r}"
+                for name, (old, new) in list(changed.items())[:4]
+            )
+            more = f"; and {len(changed) - 4} more" if len(changed) > 4 else ""
+            raise RunError(
+                f"{str(self.path)!r} was made with other settings: {shown}{more}. "
+                "Resume with the earlier ones, or choose another folder for --out."
+            )
+        for name, (old, new) in differing(
+            earlier.get("packages", {}), json_value(manifest.get("packages", {}))
+        ).items():
+            log.warning("%s: resumed with %s %s; it was begun with %s.", self.path, name, new, old)
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def config(self) -> dict[str, Any]:
+        """The settings in ``config.toml``; an absent optional reads ``"none"``."""
+        return tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8"))
+
+    def manifest(self) -> dict[str, Any]:
+        """What the run was made with."""
+        return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+
+    def log_metrics(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Put a row of metrics at the end of ``metrics.jsonl``; never times."""
+        append_rows(self.path / "metrics.jsonl", [{"step": step, **metrics}])
+
+    def log_timings(self, step: int, timings: Mapping[str, Any]) -> None:
+        """Put a row of times (in seconds) at the end of ``timings.jsonl``."""
+        append_rows(self.path / "timings.jsonl", [{"step": step, **timings}])
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One row per step, in order: all that was logged for it, the later value winning."""
+        return _by_step(read_rows(self.path / "metrics.jsonl"))
+
+    def timings(self) -> list[dict[str, Any]]:
+        """One row per step, in order, in seconds."""
+        return _by_step(read_rows(self.path / "timings.jsonl"))
+
+
+def to_toml(config: Mapping[str, Any]) -> str:
+    """Settings as TOML; an absent optional is written ``"none"``.
+
+    >>> print(to_toml({"seed": 0, "data": {"limit": None}}), end="")
+    seed = 0
+    <BLANKLINE>
+    [data]
+    limit = "none"
+    """
+    import tomli_w
+
+    return tomli_w.dumps(_writable(config))
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of a tree by dotted key.
+
+    >>> flatten({"data": {"limit": 3}, "seed": 0})
+    {'data.limit': 3, 'seed': 0}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys whose values differ, with both values; a missing one is None.
+
+    >>> differing({"n": 1, "seed": 0}, {"n": 4, "seed": 0})
+    {'n': (1, 4)}
+    """
+    one, two = flatten(old), flatten(new)
+    return {
+        key: (one.get(key), two.get(key))
+        for key in dict.fromkeys((*one, *two))
+        if one.get(key) != two.get(key)
+    }
+
+
+def json_value(value: Any) -> Any:
+    """A value as it would be read back from JSON."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _writable(value: Any) -> Any:
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return {str(key): _writable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_writable(item) for item in value]
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _by_step(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    merged: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        merged.setdefault(row["step"], {}).update(row)
+    return [merged[step] for step in sorted(merged)]
