@@ -1,0 +1,320 @@
+r"""Whether two trees are the same answer, with the rule that says so.
+
+Symmetric: ``compare(a, b)`` is ``compare(b, a)``. Exact first; what stays open between two
+expressions is handed back as a pair for `stepmark.verifiers.symbolic` to settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from .canonical import canonical
+from .evaluate import differ
+from .limits import TooLarge, Unreadable
+from .polynomial import Ratio
+from .structures import interval, is_interval, matched, relation_of, spread, target
+from .tree import (
+    Binary,
+    Call,
+    Constant,
+    Group,
+    Matrix,
+    Measure,
+    Node,
+    Number,
+    Percent,
+    Relation,
+    Symbol,
+    Text,
+    Union,
+)
+from .units import KNOWN, normal_unit
+
+__all__ = ["Comparison", "Units", "compare"]
+
+Units = Literal["strip", "require", "ignore"]
+MIN_DIGITS = 4
+"""A decimal stands for a value that it rounds only if it shows this many significant digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Equal, different, or open: then all the pairs must be proved equal by sympy."""
+
+    equal: bool | None
+    rule: str
+    pairs: tuple[tuple[Node, Node], ...] = ()
+
+    def __bool__(self) -> bool:
+        raise TypeError("A comparison can be open: read .equal.")
+
+
+def yes(rule: str) -> Comparison:
+    """Equal by a rule."""
+    return Comparison(True, rule)
+
+
+def no(rule: str) -> Comparison:
+    """Different by a rule."""
+    return Comparison(False, rule)
+
+
+def every(parts: Sequence[Comparison], rule: str) -> Comparison:
+    """Equal when all parts are."""
+    if any(part.equal is False for part in parts):
+        return no(rule)
+    pairs = tuple(pair for part in parts for pair in part.pairs)
+    return Comparison(None, rule, pairs) if pairs else yes(rule)
+
+
+def compare(left: Node, right: Node, *, units: Units = "strip") -> Comparison:
+    """Whether two answers are the same one.
+
+    Args:
+        left: the gold, or the completion's answer: the order does not matter but for ``units``.
+        right: the other one.
+        units: ``strip`` drops a unit that one side lacks and compares units that both have;
+            ``require`` wants the left side's unit on the right; ``ignore`` drops all.
+
+    >>> from stepmark.verifiers.reading import parse
+    >>> compare(parse("0.5"), parse(r"\\frac{1}{2}")).rule
+    'rational'
+    """
+    if left == right:
+        return yes("same")
+    if isinstance(left, Measure) or isinstance(right, Measure):
+        return _measures(left, right, units)
+    if isinstance(left, Percent) or isinstance(right, Percent):
+        return _percent(left, right)
+    if isinstance(left, Number) and isinstance(right, Number):
+        return _numbers(left, right)
+    for structure in (_text, _matrices, _sets, _relations, _groups):
+        result = structure(left, right, units)
+        if result is not None:
+            return result
+    return _expressions(left, right)
+
+
+def _measures(left: Node, right: Node, units: Units) -> Comparison:
+    a, x = (left.unit, left.value) if isinstance(left, Measure) else ("", left)
+    b, y = (right.unit, right.value) if isinstance(right, Measure) else ("", right)
+    if units == "require" and a and a != b:
+        return no("unit")
+    if units != "ignore" and a and b and a != b and _known(a) and _known(b):
+        return no("unit")
+    inner = compare(x, y, units=units)
+    return Comparison(
+        inner.equal, f"{inner.rule}, unit {'equal' if a == b else 'dropped'}", inner.pairs
+    )
+
+
+def _known(unit: str) -> bool:
+    return all(part.split("^")[0] in KNOWN for part in normal_unit(unit).split("/"))
+
+
+def _percent(left: Node, right: Node) -> Comparison:
+    if isinstance(left, Percent) and isinstance(right, Percent):
+        return compare(left.value, right.value)
+    sign, plain = (left, right) if isinstance(left, Percent) else (right, left)
+    bare = compare(sign.value, plain)  # type: ignore[union-attr]
+    if bare.equal:
+        return yes("percent sign dropped")
+    return every([compare(Binary("/", sign.value, Number(Fraction(100))), plain)], "percent")  # type: ignore[union-attr]
+
+
+def _numbers(a: Number, b: Number) -> Comparison:
+    if a.base is not None or b.base is not None:
+        if a.base is not None and b.base is not None and a.base != b.base:
+            return no("base")
+        return yes("base") if a.value == b.value else no("base")
+    if a.value == b.value:
+        return yes("rational")
+    if a.places is None and b.places is None:
+        return no("rational")
+    if _rounds(a, b.value, b.places) or _rounds(b, a.value, a.places):
+        return yes("rounded to the digits shown")
+    return no("rational")
+
+
+def _rounds(short: Number, exact: Fraction, places: int | None) -> bool:
+    """Whether a decimal is another value rounded to the digits that it shows, enough of them.
+
+    A whole number is never a rounding's target: 9999.7 is not 10000, and 9999 is not 9999.7.
+    """
+    if (
+        short.places is None
+        or exact.denominator == 1
+        or (places is not None and places <= short.places)
+    ):
+        return False
+    shown = short.value * 10**short.places
+    if shown.denominator != 1 or len(str(abs(int(shown)))) < MIN_DIGITS:
+        return False
+    return abs(short.value - exact) * 2 * 10**short.places <= 1
+
+
+def _text(left: Node, right: Node, units: Units) -> Comparison | None:
+    if not (isinstance(left, Text) or isinstance(right, Text)):
+        return None
+    a, b = (_words(node) for node in (left, right))
+    return yes("text") if a == b and a is not None else no("text")
+
+
+def _words(node: Node) -> str | None:
+    match node:
+        case Text(words):
+            return words if len(words) == 1 else " ".join(words.replace("-", " ").split())
+        case Symbol(name) | Constant(name):
+            return name
+    return None
+
+
+def _matrices(left: Node, right: Node, units: Units) -> Comparison | None:
+    if not (isinstance(left, Matrix) or isinstance(right, Matrix)):
+        return None
+    a, b = (node.rows if isinstance(node, Matrix) else _rows(node) for node in (left, right))
+    if a is None or b is None:
+        return no("matrix against something else")
+    if len(b) == 1 and len(a) == len(b[0]) and not isinstance(right, Matrix):
+        b = tuple((x,) for x in b[0])
+    if len(a) == 1 and len(b) == len(a[0]) and not isinstance(left, Matrix):
+        a = tuple((x,) for x in a[0])
+    if len(a) != len(b) or len(a[0]) != len(b[0]):
+        return no("matrix shape")
+    pairs = (
+        (x, y) for row, other in zip(a, b, strict=True) for x, y in zip(row, other, strict=True)
+    )
+    return every([compare(x, y, units=units) for x, y in pairs], "matrix, entry by entry")
+
+
+def _rows(node: Node) -> tuple[tuple[Node, ...], ...] | None:
+    if not isinstance(node, Group) or node.brackets not in ("()", "[]"):
+        return None
+    return (node.items,)
+
+
+def _sets(left: Node, right: Node, units: Units) -> Comparison | None:
+    """Intervals, unions, and inequalities in one variable."""
+    if not (is_interval(left) or is_interval(right)):
+        return None
+    a, b = interval(left), interval(right)
+    if a is None or b is None:
+        return no("interval against something else")
+    if isinstance(a, Union) or isinstance(b, Union):
+        if (
+            not (isinstance(a, Union) and isinstance(b, Union))
+            or a.op != b.op
+            or len(a.parts) != len(b.parts)
+        ):
+            return no("union")
+        if a.op == "\\":
+            return every(
+                [compare(x, y, units=units) for x, y in zip(a.parts, b.parts, strict=True)], "union"
+            )
+        return matched(a.parts, b.parts, lambda x, y: compare(x, y, units=units), "union")
+    if not (isinstance(a, Group) and isinstance(b, Group)):
+        return every([compare(a, b, units=units)], "set")
+    if a.brackets != b.brackets and (is_interval(a) or is_interval(b)):
+        return no("interval ends")
+    return every(
+        [compare(x, y, units=units) for x, y in zip(a.items, b.items, strict=True)], "interval"
+    )
+
+
+def _relations(left: Node, right: Node, units: Units) -> Comparison | None:
+    if not (isinstance(left, Relation) or isinstance(right, Relation)):
+        return None
+    if isinstance(left, Relation) and isinstance(right, Relation):
+        return relation_of(left, right, lambda x, y: compare(x, y, units=units))
+    relation, other = (left, right) if isinstance(left, Relation) else (right, left)
+    value = target(relation)  # type: ignore[arg-type]
+    if value is None:
+        return no("relation against a value")
+    pair = (value, other) if relation is left else (other, value)
+    return every([compare(*pair, units=units)], "value of the variable")
+
+
+def _groups(left: Node, right: Node, units: Units) -> Comparison | None:
+    a, b = spread(left), spread(right)
+    if a is None and b is None:
+        return None
+    if a is None or b is None:
+        one, many = (left, b) if a is None else (right, a)
+        if many is not None and len(many.items) == 1:
+            return compare(one, many.items[0], units=units)
+        return no("one value against several")
+    kinds = {a.brackets, b.brackets}
+    if len(a.items) != len(b.items) or kinds == {"()", "{}"} or kinds == {"[]", "{}"}:
+        return no("list length" if len(a.items) != len(b.items) else "brackets")
+    ordered = bool(kinds & {"()", "[]", "(]", "[)"}) or any(
+        item == Constant("dots") for item in a.items
+    )
+    if ordered:
+        return every(
+            [compare(x, y, units=units) for x, y in zip(a.items, b.items, strict=True)], "in order"
+        )
+    return matched(a.items, b.items, lambda x, y: compare(x, y, units=units), "in any order")
+
+
+def _expressions(left: Node, right: Node) -> Comparison:
+    """Normal forms, then values at random points, then the pair stays open."""
+    try:
+        a, b = canonical(left), canonical(right)
+    except TooLarge:
+        if differ(left, right):
+            return no("value at random points")
+        raise
+    if a.equals(b):
+        return yes("normal form")
+    if (rounded := _decimal(left, right, a, b)) is not None:
+        return rounded
+    if a.is_free() and b.is_free():
+        return no("normal form")
+    different = differ(left, right)
+    if different is True:
+        return no("value at random points")
+    if different is None and any(
+        isinstance(x, Call) and x.name.startswith("fn:") for x in (left, right)
+    ):
+        return no("normal form")
+    return Comparison(None, "symbolic", ((left, right),))
+
+
+def _decimal(left: Node, right: Node, a: Ratio, b: Ratio) -> Comparison | None:
+    """A decimal against an exact constant that it may round."""
+    for short, other, form in ((left, right, b), (right, left, a)):
+        if not isinstance(short, Number) or short.places is None or isinstance(other, Number):
+            continue
+        exact = form.rational()
+        if exact is None:
+            exact = _approximate(other)
+        if exact is None:
+            continue
+        return (
+            yes("rounded to the digits shown")
+            if _rounds(short, exact, None)
+            else no("rounded to the digits shown")
+        )
+    return None
+
+
+def _approximate(node: Node) -> Fraction | None:
+    """A rational within 1e-40 of a real constant."""
+    import mpmath
+
+    from .evaluate import names, value
+
+    if names(node):
+        return None
+    with mpmath.workdps(50):
+        try:
+            number = value(node, {})
+        except (Unreadable, ZeroDivisionError, ValueError, OverflowError):
+            return None
+        if not mpmath.isfinite(number) or mpmath.im(number) != 0:
+            return None
+        scaled = mpmath.nint(mpmath.re(number) * mpmath.mpf(10) ** 40)
+        return Fraction(int(scaled), 10**40)

@@ -1,0 +1,172 @@
+"""Values of expressions to many digits, at points that the pair itself seeds: a fast refutation.
+
+Two expressions whose values differ by far more than the working precision are different. Agreement
+proves nothing here; that is for `stepmark.verifiers.symbolic`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from .limits import MAX_BITS, TooLarge, Unreadable
+from .tree import Binary, Call, Constant, Measure, Node, Number, Percent, Symbol
+
+__all__ = ["differ", "names", "value"]
+
+DIGITS = 60
+POINTS = 4
+AGREE = 35
+"""Values are taken as different when fewer than this many of the 60 digits agree."""
+
+
+def names(node: Node) -> set[str]:
+    """The free symbols of an expression."""
+    match node:
+        case Symbol(name):
+            return {name}
+        case Binary(_, left, right):
+            return names(left) | names(right)
+        case Call(name, args):
+            own = {name} if name.startswith("fn:") else set()
+            return own.union(*(names(arg) for arg in args))
+        case Percent(inner) | Measure(inner, _):
+            return names(inner)
+    return set()
+
+
+def differ(left: Node, right: Node, *, digits: int = DIGITS, points: int = POINTS) -> bool | None:
+    """True: certainly different values. False: they agree at every point. None: no value there.
+
+    Points are positive, drawn from a digest of the pair in either order: nobody can write an
+    expression that vanishes at all of them, and the verdict is the same on every machine.
+    """
+    import mpmath
+
+    free = sorted(names(left) | names(right))
+    seed = b"|".join(sorted((repr(left).encode(), repr(right).encode())))
+    seen = 0
+    with mpmath.workdps(digits):
+        for point in range(points if free else 1):
+            at = {name: _draw(seed, name, point) for name in free}
+            a, b = _value(left, at), _value(right, at)
+            if a is None or b is None:
+                continue
+            seen += 1
+            size = max(abs(a), abs(b))
+            if size and abs(a - b) > size * mpmath.mpf(10) ** (-AGREE * digits // DIGITS):
+                return True
+    return False if seen else None
+
+
+def _draw(seed: bytes, name: str, point: int) -> Any:
+    import mpmath
+
+    digest = hashlib.blake2b(seed + name.encode() + bytes([point]), digest_size=16).digest()
+    return mpmath.mpf(int.from_bytes(digest, "big")) / mpmath.mpf(2) ** 127 + mpmath.mpf("0.3")
+
+
+def _value(node: Node, at: Mapping[str, Any]) -> Any:
+    import mpmath
+
+    try:
+        result = value(node, at)
+        return result if mpmath.isfinite(result) else None
+    except (ZeroDivisionError, ValueError, OverflowError, mpmath.libmp.NoConvergence):
+        return None
+
+
+def value(node: Node, at: Mapping[str, Any]) -> Any:
+    """The value of an expression where its symbols have these values, in the working precision.
+
+    Raises:
+        Unreadable: the expression has no value of its own (words, unknown functions).
+        TooLarge: a power or factorial beyond the bounds.
+    """
+    import mpmath
+
+    match node:
+        case Number(exact, _, None):
+            return mpmath.mpf(exact.numerator) / exact.denominator
+        case Number(exact, _, base):
+            return mpmath.mpf(int(str(int(exact)), base or 10))
+        case Symbol(name):
+            return at[name]
+        case Constant("pi"):
+            return +mpmath.pi
+        case Constant("e"):
+            return +mpmath.e
+        case Constant("i"):
+            return mpmath.mpc(0, 1)
+        case Percent(inner):
+            return value(inner, at) / 100
+        case Measure(inner, _):
+            return value(inner, at)
+        case Binary(op, left, right):
+            return _binary(op, value(left, at), value(right, at))
+        case Call(name, args):
+            return _call(name, [value(arg, at) for arg in args], at)
+    raise Unreadable(f"a {type(node).__name__.lower()} has no value")
+
+
+def _binary(op: str, a: Any, b: Any) -> Any:
+    import mpmath
+
+    if op == "+":
+        return a + b
+    if op == "-":
+        return a - b
+    if op == "*":
+        return a * b
+    if op == "/":
+        return a / b
+    if a == 0:
+        return mpmath.mpf(0) if b != 0 else mpmath.mpf(1)
+    if abs(b) * abs(mpmath.log(abs(a))) > MAX_BITS:
+        raise TooLarge("a power")
+    return _real_root(a, b) if not isinstance(a, mpmath.mpc) and a < 0 else a**b
+
+
+def _real_root(a: Any, b: Any) -> Any:
+    """A negative base: the real root when the exponent is a fraction with an odd bottom."""
+    import mpmath
+
+    for bottom in (3, 5, 7, 9):
+        top = b * bottom
+        if b != int(b) and abs(top - mpmath.nint(top)) < mpmath.mpf(10) ** (5 - mpmath.mp.dps):
+            return (-1) ** int(mpmath.nint(top)) * abs(a) ** b
+    return a**b
+
+
+def _call(name: str, args: list[Any], at: Mapping[str, Any]) -> Any:
+    import mpmath
+
+    first = args[0]
+    if name == "sqrt" and len(args) > 1:
+        return _binary("^", first, 1 / args[1])
+    if name in ("log", "ln") and len(args) > 1:
+        return mpmath.log(first) / mpmath.log(args[1])
+    if name == "factorial" and abs(first) > 3000:
+        raise TooLarge("a factorial")
+    if name.startswith("fn:"):
+        # An unknown function: some smooth function of its own, the same for the same name.
+        return at[name] * mpmath.sin(sum(args) + at[name]) + 2
+    known = _functions().get(name)
+    if known is None:
+        raise Unreadable(f"the function {name!r}")
+    return known(*args)
+
+
+def _functions() -> dict[str, Any]:
+    import mpmath
+
+    return {
+        "sqrt": mpmath.sqrt, "cbrt": lambda x: _binary("^", x, mpmath.mpf(1) / 3), "exp": mpmath.exp,
+        "ln": mpmath.log, "log": mpmath.log, "lg": mpmath.log10, "sin": mpmath.sin, "cos": mpmath.cos,
+        "tan": mpmath.tan, "cot": mpmath.cot, "sec": mpmath.sec, "csc": mpmath.csc,
+        "arcsin": mpmath.asin, "asin": mpmath.asin, "arccos": mpmath.acos, "acos": mpmath.acos,
+        "arctan": mpmath.atan, "atan": mpmath.atan, "sinh": mpmath.sinh, "cosh": mpmath.cosh,
+        "tanh": mpmath.tanh, "abs": abs, "floor": mpmath.floor, "ceil": mpmath.ceil, "max": max, "min": min,
+        "factorial": mpmath.factorial, "binomial": mpmath.binomial,
+    }  # fmt: skip

@@ -1,0 +1,146 @@
+r"""Where the answer of a completion stands, and by which rule it was found.
+
+The rules, first that fires: the last complete box; ``####``; a phrase ("the answer is", "Answer:",
+a line that starts ``A:``); the last formula between maths delimiters; the last number. A strict
+policy stops after ``####``. Every scan is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from .boxed import boxes
+
+__all__ = ["Extraction", "Method", "extract", "extract_gold"]
+
+Method = Literal["boxed", "hash", "phrase", "last_maths", "last_number", "none", "gold_text"]
+
+TAIL_CHARS = 2_000
+"""An answer after a phrase is looked for in this many characters."""
+
+LAST_CHARS = 20_000
+"""The last resort reads this much of the end: a longer text has said nothing for long enough."""
+
+HASH = re.compile(r"####[ \t]*([^\n]*)")
+PHRASE = re.compile(
+    r"(?:\banswer\b[*_\s]{0,4}(?::|=|is\b|are\b|would be\b|should be\b)|^[ \t>*_]{0,8}A[*_]{0,2}:"
+    r"|答案[是为:：]|\bréponse\b\s*(?::|est\b))[*_\s:：]{0,8}",
+    re.IGNORECASE | re.MULTILINE,
+)
+FORMULA = re.compile(
+    r"\$\$([^$]{1,1000})\$\$|\\\[(.{1,1000}?)\\\]|\\\((.{1,1000}?)\\\)|(?<![\\$])\$(?=\S)([^$\n]{1,500})(?<![\s\\])\$(?!\d)",
+    re.DOTALL,
+)
+NUMBER = re.compile(
+    r"(?<![\w.,])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s*/\s*\d+)?%?"
+    r"|(?<![\w.])[-−]?\.\d+%?"
+)
+LETTER = re.compile(r"[*_(\[]{0,4}([A-Z])[*_)\]]{0,4}(?=[\s.,:;!。，]|$)(?!\s*[-+=*/^<>])")
+LEAD = re.compile(
+    r"(?:definitely|simply|therefore|thus|just|for sure|about|option|choice|therefore)\s+", re.I
+)
+SENTENCE_END = re.compile(r"[.!?。](?=\s|$)|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The answer found in a text, as written there."""
+
+    text: str | None
+    """None when nothing that the policy allows was found."""
+    method: Method
+    """The rule that fired."""
+    start: int = 0
+    """Where the rule fired, in characters of the text given."""
+    boxes: tuple[str, ...] = ()
+    """Contents of all complete boxes, for verifiers that want to know of guesses."""
+
+
+def extract(completion: str, *, strict: bool = False) -> Extraction:
+    r"""The answer of a completion, and the rule that found it.
+
+    Only what follows the last closed ``</think>`` is read. A text that is one bare number or
+    formula is its own answer.
+
+    Args:
+        completion: the response of a model, any text.
+        strict: boxes and ``####`` only.
+
+    >>> extract(r"So it is \boxed{\frac{1}{2}}.").text
+    '\\frac{1}{2}'
+    >>> extract("The answer is 4.").method
+    'phrase'
+    """
+    offset = completion.rfind("</think>")
+    offset = 0 if offset < 0 else offset + len("</think>")
+    text = completion[offset:] if offset else completion
+    found = boxes(text) if "boxed" in text or "box{" in text else []
+    if found:
+        contents = tuple(box.content for box in found)
+        return Extraction(found[-1].content.strip(), "boxed", offset + found[-1].start, contents)
+    at = text.rfind("####")
+    if at >= 0 and (match := HASH.match(text, at)) and match.group(1).strip():
+        return Extraction(match.group(1).strip(), "hash", offset + at)
+    if strict:
+        return Extraction(None, "none")
+    return _lenient(text, offset)
+
+
+def _lenient(text: str, offset: int) -> Extraction:
+    last = None
+    for match in PHRASE.finditer(text):
+        last = match
+    if last is not None:
+        answer = _after_phrase(text[last.end() : last.end() + TAIL_CHARS])
+        if answer:
+            return Extraction(answer, "phrase", offset + last.start())
+    return _last_resort(text, offset)
+
+
+def _after_phrase(tail: str) -> str | None:
+    """The answer that follows a phrase: a formula, a letter, or the rest of the sentence."""
+    tail = tail.lstrip(" \t\n*_:：")
+    if found := FORMULA.match(tail):
+        return next(group for group in found.groups() if group is not None).strip()
+    while lead := LEAD.match(tail):
+        tail = tail[lead.end() :]
+    if (letter := LETTER.match(tail)) and not re.match(r"[AI]\s+[a-z]", tail[letter.start(1) :]):
+        return letter.group(1)
+    if (letter := re.match(r"([B-HJ-Z]|A)\s+(?:because|since|as|non|not)\b", tail)) is not None:
+        return letter.group(1)
+    end = SENTENCE_END.search(tail)
+    line = tail[: end.start()] if end else tail
+    return line.strip(" \t*_`。") or None
+
+
+def _last_resort(text: str, offset: int) -> Extraction:
+    formula = number = None
+    if "$" in text or "\\" in text:
+        for match in FORMULA.finditer(text, max(0, len(text) - LAST_CHARS)):
+            formula = match
+    tail = max(0, len(text) - LAST_CHARS)
+    for match in NUMBER.finditer(text, tail):
+        number = match
+    if formula is not None and (number is None or number.end() <= formula.end()):
+        content = next(group for group in formula.groups() if group is not None)
+        return Extraction(content.strip(), "last_maths", offset + formula.start())
+    if number is not None:
+        return Extraction(number.group().strip(), "last_number", offset + number.start())
+    return Extraction(None, "none")
+
+
+def extract_gold(gold: str) -> Extraction:
+    r"""The reference answer in a gold, which may be a whole worked solution.
+
+    Boxes and ``####`` are looked for; a text with neither is the gold itself.
+
+    >>> extract_gold("16 - 3 - 4 = 9, and 9 * 2 = 18.\n#### 18").text
+    '18'
+    """
+    found = extract(gold, strict=True)
+    if found.text is not None:
+        return found
+    text = gold.strip()
+    return Extraction(text or None, "gold_text")

@@ -1,0 +1,414 @@
+r"""Tokens of an answer, LaTeX and plain maths alike, in one pass.
+
+What only decorates (``\left``, spacing, dollar signs around a formula, Markdown bold) is dropped
+here, so that the parser sees meaning only. Nothing is ever skipped because it is not understood:
+an unknown character or command is a token that the parser refuses.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+from .boxed import close_brace
+from .limits import MAX_CHARS, MAX_DIGITS, TooLarge, Unreadable
+from .units import CURRENCY, UNIT_WORDS
+
+__all__ = ["Token", "clean", "tokens"]
+
+
+class Token(NamedTuple):
+    """A piece with its kind: num, sym, fn, op, text, unit, cmd, end."""
+
+    kind: str
+    text: str
+    spaced: bool = False
+    """White space stands before it."""
+
+
+FUNCTIONS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "log",
+        "ln",
+        "lg",
+        "exp",
+        "sqrt",
+        "abs",
+        "floor",
+        "ceil",
+        "gcd",
+        "lcm",
+        "max",
+        "min",
+        "cbrt",
+        "arccot",
+        "arcsec",
+        "arccsc",
+        "det",
+        "binomial",
+        "factorial",
+    ]
+)
+_WORDS = {
+    "pi": ("const", "pi"),
+    "infty": ("const", "oo"),
+    "infinity": ("const", "oo"),
+    "inf": ("const", "oo"),
+    "oo": ("const", "oo"),
+    "and": ("op", ","),
+    "or": ("op", ","),
+    "in": ("op", "in"),
+    "cup": ("op", "cup"),
+    "union": ("op", "cup"),
+    "U": ("op", "cup"),
+    "percent": ("op", "%"),
+    "pct": ("op", "%"),
+    "degrees": ("op", "deg"),
+    "degree": ("op", "deg"),
+    "theta": ("sym", "theta"),
+    "alpha": ("sym", "alpha"),
+    "beta": ("sym", "beta"),
+}
+_GREEK = frozenset(
+    [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "varepsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "vartheta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "rho",
+        "sigma",
+        "tau",
+        "phi",
+        "varphi",
+        "chi",
+        "psi",
+        "omega",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Sigma",
+        "Phi",
+        "Psi",
+        "Omega",
+        "ell",
+        "hbar",
+    ]
+)
+_COMMANDS = {
+    **dict.fromkeys(("cdot", "times", "ast"), ("op", "*")),
+    **dict.fromkeys(("div",), ("op", "/")),
+    **dict.fromkeys(("le", "leq", "leqslant", "leqq"), ("op", "<=")),
+    **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), ("op", ">=")),
+    **dict.fromkeys(("ne", "neq"), ("op", "!=")),
+    **dict.fromkeys(("approx", "sim", "simeq"), ("op", "~=")),
+    **dict.fromkeys(("ldots", "dots", "cdots", "dotsc", "dotsb"), ("const", "dots")),
+    **dict.fromkeys(("{", "lbrace"), ("op", "{{")),
+    **dict.fromkeys(("}", "rbrace"), ("op", "}}")),
+    **dict.fromkeys(("mid", "vert", "lvert", "rvert", "|"), ("op", "|")),
+    **dict.fromkeys(("frac", "dfrac", "tfrac", "cfrac"), ("frac", "frac")),
+    **dict.fromkeys(("binom", "dbinom", "tbinom"), ("binom", "binom")),
+    **dict.fromkeys(("emptyset", "varnothing"), ("const", "emptyset")),
+    "lt": ("op", "<"),
+    "gt": ("op", ">"),
+    "in": ("op", "in"),
+    "pm": ("op", "+-"),
+    "mp": ("op", "-+"),
+    "cup": ("op", "cup"),
+    "cap": ("op", "cap"),
+    "setminus": ("op", "setminus"),
+    "backslash": ("op", "setminus"),
+    "pi": ("const", "pi"),
+    "infty": ("const", "oo"),
+    "circ": ("op", "deg"),
+    "degree": ("op", "deg"),
+    "%": ("op", "%"),
+    "$": ("unit", "dollar"),
+    "\\": ("op", "\\\\"),
+    "&": ("op", "&"),
+    "_": ("op", "_"),
+    "equiv": ("op", "="),
+    "lfloor": ("op", "lfloor"),
+    "rfloor": ("op", "rfloor"),
+    "lceil": ("op", "lceil"),
+    "rceil": ("op", "rceil"),
+    "langle": ("op", "<<"),
+    "rangle": ("op", ">>"),
+    "choose": ("op", "choose"),
+    "prime": ("op", "'"),
+}
+_DROPPED = frozenset(
+    [
+        "left",
+        "right",
+        "big",
+        "Big",
+        "bigg",
+        "Bigg",
+        "bigl",
+        "bigr",
+        "Bigl",
+        "Bigr",
+        "mleft",
+        "mright",
+        "displaystyle",
+        "textstyle",
+        "limits",
+        "quad",
+        "qquad",
+        ",",
+        ";",
+        ":",
+        "!",
+        ">",
+        "thinspace",
+        "hfill",
+        "boldsymbol",
+        "mathbf",
+        "mathbb",
+        "mathit",
+        "bm",
+        "vec",
+        "hat",
+        "overrightarrow",
+    ]
+) | {" "}
+_TEXTUAL = frozenset(
+    [
+        "text",
+        "textbf",
+        "textit",
+        "textrm",
+        "mbox",
+        "mathrm",
+        "operatorname",
+        "mathsf",
+        "hbox",
+        "textnormal",
+        "texttt",
+    ]
+)
+_OPS = {
+    "+": "+", "-": "-", "−": "-", "–": "-", "*": "*", "×": "*", "·": "*", "⋅": "*", "∙": "*", "/": "/", "÷": "/",
+    "^": "^", "_": "_", "=": "=", "<": "<", ">": ">", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~=",
+    "(": "(", ")": ")", "[": "[", "]": "]", "{": "{", "}": "}", ",": ",", "，": ",", ";": ";", "、": ",",
+    "!": "!", "%": "%", "|": "|", "±": "+-", "∓": "-+", "∪": "cup", "∩": "cap", "∈": "in", "°": "deg",
+    "&": "&", "'": "'", ":": ":", "√": "sqrt", "∖": "setminus",
+}  # fmt: skip
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
+_PIECE = re.compile(
+    r"(?P<space>\s+|~)"
+    r"|(?P<cmd>\\(?:[A-Za-z]+|.))"
+    r"|(?P<word>[A-Za-z]+)"
+    r"|(?P<two><=|>=|!=|==|\*\*|\+/-|\.{3})"
+    r"|(?P<sup>[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+)"
+    r"|(?P<char>.)",
+    re.DOTALL,
+)
+_GROUPED = re.compile(
+    r"(?<!\d)[1-9]\d{0,2}(?:(?:,|\{,\}|,\\!\s?|\\,| |\\ )\d{3})+(?![\d,])(?:\.\d+)?"
+)
+_PLAIN = re.compile(r"\d+(?:\.\d+|\.(?=\s*(?:$|[^\w\s.])))?|\.\d+")
+_GROUPED_IN_BRACKETS = re.compile(r"[1-9]\d{0,2}(?:(?:\{,\}|,\\!\s?)\d{3})+(?!\d)(?:\.\d+)?")
+_SEPARATORS = re.compile(r"[^\d.]")
+
+
+def clean(text: str) -> str:
+    """The text without what only wraps it: dollars, bold, a full stop, full-width forms.
+
+    >>> clean("**$x+1$**.")
+    'x+1'
+    """
+    if len(text) > MAX_CHARS:
+        raise TooLarge(f"{len(text)} characters, more than {MAX_CHARS}")
+    if not text.isascii():
+        text = "".join(
+            unicodedata.normalize("NFKC", c) if "\uff00" <= c <= "\uffef" else c for c in text
+        )
+    text = text.replace("**", "") if text.startswith("**") or text.endswith("**") else text
+    text = text.strip().strip("`").strip()
+    bare = text.replace("\\$", "")
+    if "$" in bare and bare.count("$") % 2 == 0:
+        text = re.sub(r"(?<!\\)\$", " ", text).strip()
+    for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
+        if text.startswith(opening) and text.endswith(closing):
+            text = text[2:-2].strip()
+    while (
+        text
+        and (text[-1] in ".。,;" or text.endswith(("\\ ", "\\")))
+        and not text.endswith(("...", "\\\\"))
+    ):
+        text = text[:-1].rstrip()
+    return text
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of a cleaned text, the last of kind ``end``.
+
+    Raises:
+        Unreadable: a ``\\text{`` that is never closed.
+        TooLarge: a number with more digits than the bounds allow.
+    """
+    out: list[Token] = []
+    at, depth, spaced = 0, 0, False
+    size = len(text)
+    while at < size:
+        char = text[at]
+        if char.isdecimal() or (char == "." and text[at + 1 : at + 2].isdecimal()):
+            at, token = _number(text, at, depth, spaced)
+            out.append(token)
+            spaced = False
+            continue
+        piece = _PIECE.match(text, at)
+        if piece is None:
+            raise Unreadable(f"the character {char!r}")
+        kind, value = piece.lastgroup, piece.group()
+        at = piece.end()
+        if kind == "space":
+            spaced = True
+            continue
+        if kind == "cmd" and value[1:] in _TEXTUAL:
+            at = _textual(text, at, spaced, out)
+        elif kind == "cmd" and value[1:] in ("begin", "end"):
+            end = close_brace(text, at) if text[at : at + 1] == "{" else None
+            if end is None:
+                raise Unreadable(f"{value} without a name")
+            out.append(Token(value[1:], text[at + 1 : end - 1]))
+            at = end
+        else:
+            before = len(out)
+            _piece(str(kind), value, spaced, out)
+            if len(out) == before:
+                spaced = True
+                continue
+            depth += sum(
+                (t.text in ("(", "[", "{{")) - (t.text in (")", "]", "}}")) for t in out[before:]
+            )
+        spaced = False
+    out.append(Token("end", ""))
+    return out
+
+
+def _number(text: str, at: int, depth: int, spaced: bool) -> tuple[int, Token]:
+    grouped = _GROUPED_IN_BRACKETS if depth > 0 else _GROUPED
+    match = grouped.match(text, at) or _PLAIN.match(text, at)
+    if match is None:
+        raise Unreadable(f"the number at {text[at : at + 12]!r}")
+    digits = _SEPARATORS.sub("", match.group())
+    if len(digits) > MAX_DIGITS:
+        raise TooLarge(f"a number of {len(digits)} digits, more than {MAX_DIGITS}")
+    return match.end(), Token("num", digits.rstrip("."), spaced)
+
+
+def _textual(text: str, at: int, spaced: bool, out: list[Token]) -> int:
+    r"""``\text{...}``: its words, which may be "and", a unit, a number, or plain text."""
+    start = at
+    while start < len(text) and text[start] == " ":
+        start += 1
+    end = close_brace(text, start) if text[start : start + 1] == "{" else None
+    if end is None:
+        raise Unreadable("\\text without a closing brace")
+    words = text[start + 1 : end - 1]
+    bare = words.strip().strip(".,;").strip()
+    if bare in FUNCTIONS:
+        out.append(Token("fn", bare, spaced))
+    elif bare.lower() in ("and", "or", ",", "") and words.strip():
+        out.append(Token("op", ",", spaced))
+    elif bare.lower() in _WORDS and len(bare) > 1:
+        out.append(Token(*_WORDS[bare.lower()], spaced))
+    elif re.fullmatch(r"[-+]?[\d.,/]*\d", bare):
+        out.extend(token for token in tokens(bare)[:-1])
+    elif words.strip():
+        out.append(Token("text", words.strip(), spaced or words[0] == " "))
+    return end
+
+
+def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
+    if kind == "word":
+        _word(value, spaced, out)
+    elif kind == "sup":
+        out += [
+            Token("op", "^"),
+            Token("op", "{"),
+            *tokens(value.translate(_SUPERSCRIPTS))[:-1],
+            Token("op", "}"),
+        ]
+    elif kind == "two":
+        name = {"==": "=", "**": "^", "+/-": "+-"}.get(value, value)
+        out.append(Token("const", "dots", spaced) if value == "..." else Token("op", name, spaced))
+    elif kind == "cmd":
+        name = value[1:]
+        if name in _COMMANDS:
+            out.append(Token(*_COMMANDS[name], spaced))
+        elif name in FUNCTIONS:
+            out.append(Token("fn", name, spaced))
+        elif name in _GREEK:
+            out.append(Token("sym", name, spaced))
+        elif name not in _DROPPED:
+            out.append(Token("cmd", name, spaced))
+    elif value in CURRENCY:
+        out.append(Token("unit", CURRENCY[value], spaced))
+    elif value in "∞π∅θαβ…":
+        special = {"∞": "oo", "π": "pi", "∅": "emptyset", "…": "dots"}
+        greek = {"θ": "theta", "α": "alpha", "β": "beta"}
+        out.append(
+            Token("const", special[value], spaced)
+            if value in special
+            else Token("sym", greek[value], spaced)
+        )
+    elif value == "√":
+        out.append(Token("fn", "sqrt", spaced))
+    else:
+        out.append(Token("op" if value in _OPS else "odd", _OPS.get(value, value), spaced))
+
+
+def _word(word: str, spaced: bool, out: list[Token]) -> None:
+    """A run of letters: a function, a constant, a unit, symbols side by side, or plain words."""
+    if word in FUNCTIONS:
+        out.append(Token("fn", word, spaced))
+    elif word in _WORDS or (len(word) > 2 and word.lower() in _WORDS):
+        found = _WORDS.get(word) or _WORDS[word.lower()]
+        out.append(Token(*found, spaced))
+    elif len(word) > 1 and (word in UNIT_WORDS or (len(word) > 3 and word.lower() in UNIT_WORDS)):
+        out.append(Token("text", word, spaced))
+    elif len(word) <= 3 and not (
+        len(word) > 1 and word.lower() in ("yes", "no", "odd", "all", "the", "for", "is", "of")
+    ):
+        out += [Token("sym", letter, spaced and index == 0) for index, letter in enumerate(word)]
+    else:
+        name = next((known for known in ("sqrt", "pi") if word.startswith(known)), "")
+        rest = word[len(name) :]
+        if name and len(rest) <= 1:
+            _word(name, spaced, out)
+            out.extend(Token("sym", letter) for letter in rest)
+        else:
+            out.append(Token("text", word, spaced))

@@ -1,0 +1,249 @@
+r"""The verifier `math`: does a completion end in the answer that the gold is?
+
+Extract, read, compare: exact rules in this process, and sympy in a worker for what they leave
+open. What the completion itself did wrong (nothing found, unreadable, too large, too slow) is
+score 0 with its own reason; what the gold or the machine did has no score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stepmark.types import Item, Problem, Reason, Verdict
+
+from .compare import Comparison, Units, compare
+from .extract import Extraction, extract, extract_gold
+from .limits import TooLarge, Unreadable
+from .reading import parse, spelled, text_key
+from .settings import MathSettings, settings_key, settings_of
+from .tree import Node, Text
+from .workers import Outcome, run_all
+
+__all__ = ["Explanation", "MathVerifier", "explain", "verify_math"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A gold, read once for all completions of its problem."""
+
+    text: str
+    key: str
+    node: Node | None
+    problem: str = ""
+    """Why it could not be read; empty when it could."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A comparison that waits for a worker."""
+
+    extraction: Extraction
+    gold: Gold
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that led to a verdict, for people."""
+
+    verdict: Verdict
+    extracted: str | None
+    method: str
+    """The extraction rule that fired."""
+    completion_form: str | None
+    """How the answer was read; None when it could not be."""
+    gold_form: str | None
+    rule: str
+    """The rule that decided."""
+
+
+class MathVerifier:
+    """Marks completions by the equality of their answer and the gold.
+
+    Args:
+        units: ``strip`` drops a unit that one side lacks and compares units that both have;
+            ``require`` wants the gold's unit; ``ignore`` drops all.
+        strict: accept answers in a box or after ``####`` only.
+        timeout_s: deadline of one symbolic comparison in a worker, in seconds; tried twice.
+
+    Raises:
+        ConfigError: an unknown setting or a value that is not allowed.
+    """
+
+    name = "math"
+    version = 1
+
+    def __init__(
+        self, units: Units = "strip", strict: bool = False, timeout_s: float = 5.0, **unknown: Any
+    ) -> None:
+        given = {"units": units, "strict": strict, "timeout_s": timeout_s, **unknown}
+        self.settings = settings_of(MathSettings, given, self.name)
+        self._golds: dict[str, Gold] = {}
+
+    @property
+    def key(self) -> str:
+        """``math@1``, with a digest of the settings when they are not the defaults."""
+        return settings_key(f"{self.name}@{self.version}", self.settings)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """None: the gold is enough."""
+        return frozenset()
+
+    def __repr__(self) -> str:
+        return f"MathVerifier({', '.join(f'{k}={v!r}' for k, v in asdict(self.settings).items())})"
+
+    def __call__(self, items: Sequence[Item]) -> list[Verdict]:
+        """One verdict per item; open comparisons of the whole batch go to the workers together."""
+        found = [self._mark(item) for item in items]
+        waiting = [(index, entry) for index, entry in enumerate(found) if isinstance(entry, Open)]
+        if waiting:
+            pairs = [(index, pair) for index, entry in waiting for pair in entry.comparison.pairs]
+            outcomes = run_all(
+                "compare",
+                prove_task,
+                [pair for _, pair in pairs],
+                timeout_s=self.settings.timeout_s,
+            )
+            for index, entry in waiting:
+                own = [o for (at, _), o in zip(pairs, outcomes, strict=True) if at == index]
+                found[index] = _settled(entry, own)
+        return [entry for entry in found if isinstance(entry, Verdict)]
+
+    def prepare(self, gold: str) -> Gold:
+        """The gold, read; remembered for the other completions of its problem."""
+        known = self._golds.get(gold)
+        if known is None:
+            if len(self._golds) >= 20_000:
+                self._golds.clear()
+            known = self._golds[gold] = read_gold(gold)
+        return known
+
+    def _mark(self, item: Item) -> Verdict | Open:
+        if item.problem.gold is None or not item.problem.gold.strip():
+            return Verdict.abstained(Reason.GOLD_MISSING)
+        gold = self.prepare(item.problem.gold)
+        if not gold.text:
+            return Verdict.abstained(Reason.GOLD_MISSING)
+        found = extract(item.completion, strict=self.settings.strict)
+        if found.text is None or not found.text.strip():
+            return Verdict.marked(0, Reason.NO_ANSWER, gold=gold.text, method=found.method)
+        try:
+            return self._judge(found, gold)
+        except TooLarge as error:
+            return _wrong(Reason.TOO_LARGE, found, gold, str(error))
+        except RecursionError:
+            return _wrong(Reason.TOO_LARGE, found, gold, "nested too deep")
+
+    def _judge(self, found: Extraction, gold: Gold) -> Verdict | Open:
+        text = found.text or ""
+        if len(text) <= 4000 and text_key(text) == gold.key:
+            return _equal(found, gold, "same text")
+        if gold.node is None:
+            return Verdict.abstained(
+                Reason.GOLD_UNREADABLE, gold=gold.text, why=gold.problem, method=found.method
+            )
+        try:
+            node = parse(text)
+        except Unreadable as error:
+            if isinstance(gold.node, Text):
+                return _wrong(Reason.DIFFERENT, found, gold, "text")
+            return _wrong(Reason.UNREADABLE, found, gold, str(error))
+        try:
+            result = compare(gold.node, node, units=self.settings.units)
+        except Unreadable as error:
+            return _wrong(Reason.UNREADABLE, found, gold, str(error))
+        if result.equal is None:
+            return Open(found, gold, result)
+        if result.equal:
+            return _equal(found, gold, result.rule)
+        return _wrong(Reason.DIFFERENT, found, gold, result.rule)
+
+
+def read_gold(text: str) -> Gold:
+    """A gold as a text, a key for equal texts, and a tree where it has one."""
+    found = extract_gold(text)
+    gold = (found.text or "").strip()
+    try:
+        if not gold:
+            return Gold("", "", None, "empty")
+        node = parse(gold)
+        return Gold(gold, text_key(gold), node)
+    except (Unreadable, TooLarge, RecursionError) as error:
+        return Gold(gold, text_key(gold[:4000]), None, str(error))
+
+
+def prove_task(left: Node, right: Node) -> str:
+    """`symbolic.prove` for a worker; what is too large comes back as a value."""
+    from .symbolic import prove
+
+    try:
+        return prove(left, right)
+    except TooLarge:
+        return "too_large"
+
+
+def _equal(found: Extraction, gold: Gold, rule: str) -> Verdict:
+    return Verdict.marked(
+        1, Reason.EQUAL, extracted=found.text, gold=gold.text, method=found.method, rule=rule
+    )
+
+
+def _wrong(reason: Reason, found: Extraction, gold: Gold, rule: str) -> Verdict:
+    return Verdict.marked(
+        0, reason, extracted=_short(found.text), gold=gold.text, method=found.method, rule=rule
+    )
+
+
+def _short(text: str | None) -> str | None:
+    """Verdict rows stay readable: of a text beyond the bounds, its beginning."""
+    return text if text is None or len(text) <= 4000 else text[:4000] + "..."
+
+
+def _settled(entry: Open, outcomes: Sequence[Outcome]) -> Verdict:
+    found, gold = entry.extraction, entry.gold
+    kinds = [outcome.kind for outcome in outcomes]
+    if "raised" in kinds or "lost" in kinds:
+        first = next(outcome for outcome in outcomes if outcome.kind in ("raised", "lost"))
+        reason = Reason.WORKER_LOST if first.kind == "lost" else Reason.VERIFIER_RAISED
+        return Verdict.failed(reason, gold=gold.text, error=repr(first.value), method=found.method)
+    if "too_slow" in kinds:
+        return _wrong(Reason.TOO_SLOW, found, gold, "symbolic")
+    if any(outcome.value == "too_large" for outcome in outcomes):
+        return _wrong(Reason.TOO_LARGE, found, gold, "symbolic")
+    if all(outcome.value in ("symbolic", "numeric") for outcome in outcomes):
+        return _equal(
+            found,
+            gold,
+            "numeric agreement" if any(o.value == "numeric" for o in outcomes) else "symbolic",
+        )
+    return _wrong(Reason.DIFFERENT, found, gold, "symbolic")
+
+
+def verify_math(completion: str, gold: str | None, **settings: Any) -> Verdict:
+    """One verdict of `MathVerifier` with these settings."""
+    return MathVerifier(**settings)([Item(Problem("0", "", gold), completion)])[0]
+
+
+def explain(completion: str, *, gold: str | None, **settings: Any) -> Explanation:
+    r"""A verdict with what led to it.
+
+    >>> explain(r"\boxed{\frac12}", gold="0.5").rule
+    'normal form'
+    """
+    verdict = verify_math(completion, gold, **settings)
+    found = extract(completion, strict=bool(settings.get("strict", False)))
+    forms = [_form(found.text), _form(extract_gold(gold).text) if gold else None]
+    rule = str(verdict.detail.get("rule", verdict.detail.get("why", verdict.reason)))
+    return Explanation(verdict, found.text, found.method, forms[0], forms[1], rule)
+
+
+def _form(text: str | None) -> str | None:
+    if not text:
+        return None
+    try:
+        return spelled(parse(text))
+    except (Unreadable, TooLarge, RecursionError):
+        return None

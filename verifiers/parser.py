@@ -1,0 +1,430 @@
+r"""Recursive descent over the tokens of an answer: expressions.
+
+Linear in the number of tokens, bounded in depth. There is no backtracking and no partial parse: a
+token that does not fit is a refusal (`Unreadable`), never a shorter answer.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from .lexer import Token, tokens
+from .limits import MAX_DEPTH, TooLarge, Unreadable
+from .tree import (
+    Binary,
+    Call,
+    Constant,
+    Group,
+    Matrix,
+    Node,
+    Number,
+    Percent,
+    PlusMinus,
+    Symbol,
+    Text,
+)
+
+__all__ = ["Parser", "degrees", "number"]
+
+TRIG = frozenset(["sin", "cos", "tan", "cot", "sec", "csc"])
+ZERO = Number(Fraction(0))
+STARTS = frozenset(("num", "sym", "const", "fn", "frac", "binom"))
+OPENERS = frozenset(("(", "{", "lfloor", "lceil"))
+ORDINALS = frozenset(("th", "st", "nd", "rd"))
+
+
+def number(digits: str, exponent: int = 0) -> Number:
+    """The exact value of digits with at most one point.
+
+    >>> number("0.50")
+    Number(value=Fraction(1, 2), places=2, base=None)
+    """
+    whole, point, places = digits.partition(".")
+    value = Fraction(int(whole + places or "0"), 10 ** len(places))
+    return Number(value * Fraction(10) ** exponent, len(places) if point else None)
+
+
+def degrees(value: Node) -> Node:
+    """An angle in radians."""
+    return Binary("/", Binary("*", value, Constant("pi")), Number(Fraction(180)))
+
+
+class Parser:
+    """One pass over the tokens of one text; `stepmark.verifiers.reading` adds lists and relations."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = tokens(text)
+        self.at = 0
+        self.depth = 0
+        self.bars = 0
+        self.trig = 0
+
+    @property
+    def next(self) -> Token:
+        """The token to be read."""
+        return self.tokens[self.at]
+
+    def peek(self, offset: int = 1) -> Token:
+        """A later token; the end token beyond the end."""
+        return self.tokens[min(self.at + offset, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        """Read one token."""
+        token = self.tokens[self.at]
+        if token.kind != "end":
+            self.at += 1
+        return token
+
+    def is_op(self, *names: str) -> bool:
+        """Whether the next token is one of these operators."""
+        token = self.tokens[self.at]
+        return token.kind == "op" and token.text in names
+
+    def accept(self, *names: str) -> str | None:
+        """Read the next token if it is one of these operators."""
+        return self.take().text if self.is_op(*names) else None
+
+    def expect(self, *names: str) -> str:
+        """Read one of these operators, or refuse."""
+        if not self.is_op(*names):
+            raise Unreadable(
+                f"{self.next.text or 'the end'!r} where {' or '.join(names)!r} belongs"
+            )
+        return self.take().text
+
+    def enter(self) -> None:
+        """Count one level of nesting."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise TooLarge(f"nested deeper than {MAX_DEPTH}")
+
+    def leave(self) -> None:
+        """Leave one level of nesting."""
+        self.depth -= 1
+
+    def items(self) -> tuple[Node, ...]:
+        """Values between commas; overridden where relations are allowed."""
+        found = [self.expression()]
+        while self.accept(","):
+            found.append(self.expression())
+        return tuple(found)
+
+    def expression(self) -> Node:
+        """Terms joined by plus, minus, plus-minus."""
+        self.enter()
+        sign = self.accept("+", "-", "+-", "-+")
+        left = self.term()
+        if sign in ("+-", "-+"):
+            left = PlusMinus(ZERO, left, 1 if sign == "+-" else -1)
+        elif sign == "-":
+            left = negative(left)
+        while sign := self.accept("+", "-", "+-", "-+"):
+            inner = self.accept("+", "-")
+            right = self.term()
+            right = negative(right) if inner == "-" else right
+            if sign in ("+-", "-+"):
+                left = PlusMinus(left, right, 1 if sign == "+-" else -1)
+            else:
+                left = Binary(sign, left, right)
+        self.leave()
+        return left
+
+    def term(self) -> Node:
+        """Factors joined by signs or side by side; a whole number before a proper fraction is mixed."""
+        plain = self.next.kind == "num"
+        first = self.at
+        left = self.factor()
+        plain = plain and self.at == first + 1
+        if plain and (mixed := self.mixed(left)) is not None:
+            left, plain = mixed, False
+        while True:
+            if operator := self.accept("*", "/"):
+                sign = self.accept("+", "-")
+                plain = self.next.kind == "num"
+                right = self.factor()
+                left = Binary(operator, left, negative(right) if sign == "-" else right)
+            elif self.is_op("cup", "cap", "setminus", "in") or not self.starts_factor():
+                return left
+            else:
+                if self.next.kind == "num" and plain:
+                    raise Unreadable(f"two numbers side by side, the second {self.next.text!r}")
+                plain = self.next.kind == "num"
+                left = Binary("*", left, self.factor())
+
+    def starts_factor(self) -> bool:
+        """Whether the next token can begin a factor that is multiplied without a sign."""
+        token = self.next
+        if token.kind == "const" and token.text in ("dots", "oo", "emptyset"):
+            return False
+        if token.kind in STARTS:
+            return True
+        return token.kind == "op" and (
+            token.text in OPENERS or (token.text == "|" and self.bars == 0)
+        )
+
+    def mixed(self, whole: Node) -> Node | None:
+        r"""``1 1/2`` and ``1\frac12``, when the fraction is proper."""
+        if not (isinstance(whole, Number) and whole.places is None and whole.base is None):
+            return None
+        start = self.at
+        part: Node | None = None
+        if self.next.kind == "frac":
+            part = self.factor()
+        elif self.next.kind == "num" and self.next.spaced and self.peek().text == "/":
+            top = number(self.take().text)
+            self.take()
+            if self.next.kind == "num":
+                part = Binary("/", top, number(self.take().text))
+        match part:
+            case Binary("/", Number(top, None, None), Number(bottom, None, None)) if (
+                0 < top < bottom
+            ):
+                return Binary("+", whole, part)
+        self.at = start
+        return None
+
+    def factor(self) -> Node:
+        """A primary with what follows it: powers, factorials, percent, degrees, primes."""
+        value = self.primary()
+        while self.next.kind == "op":
+            name = self.next.text
+            if name == "^":
+                self.take()
+                value = self.power(value)
+            elif name == "!":
+                self.take()
+                value = Call("factorial", (value,))
+            elif name == "%":
+                self.take()
+                value = Percent(value)
+            elif name == "deg":
+                self.take()
+                value = degrees(value) if self.trig else value
+            elif name == "_":
+                self.take()
+                value = self.subscript(value)
+            elif name == "'" and isinstance(value, Symbol):
+                self.take()
+                value = Symbol(value.name + "'")
+            else:
+                break
+        return value
+
+    def power(self, base: Node) -> Node:
+        """The base under its exponent; a raised degree sign or ordinal ending is no exponent."""
+        if self.accept("deg"):
+            return degrees(base) if self.trig else base
+        if self.is_op("{") and self.peek(2).text == "}":
+            inner = self.peek()
+            if inner.text == "deg" or inner.text in ORDINALS or inner.text == "'":
+                self.at += 3
+                return degrees(base) if inner.text == "deg" and self.trig else base
+        if self.next.kind == "text" and self.next.text in ORDINALS:
+            self.take()
+            return base
+        exponent = self.argument()
+        while self.accept("^"):  # a^b^c, right to left
+            exponent = Binary("^", exponent, self.argument())
+        return Binary("^", base, exponent)
+
+    def argument(self) -> Node:
+        """What stands under a radical or in an exponent: braces, brackets or one piece."""
+        self.enter()
+        if sign := self.accept("-", "+"):
+            value = negative(self.argument()) if sign == "-" else self.argument()
+        else:
+            value = self.primary()
+        self.leave()
+        return value
+
+    def subscript(self, value: Node) -> Node:
+        """A number's base, or a part of a symbol's name."""
+        if self.accept("{"):
+            parts = []
+            while not self.is_op("}"):
+                if self.next.kind == "end":
+                    raise Unreadable("a subscript that is never closed")
+                parts.append(self.take().text)
+            self.take()
+        else:
+            parts = [self.take().text]
+        name = "".join(parts)
+        if isinstance(value, Number) and value.base is None and value.places is None:
+            if name.isdecimal() and 2 <= int(name[:4]) <= 36:
+                return Number(value.value, None, int(name))
+            if name in ("two", "ten"):
+                return Number(value.value, None, {"two": 2, "ten": 10}[name])
+        if isinstance(value, Symbol):
+            return Symbol(f"{value.name}_{name}")
+        raise Unreadable(f"the subscript {name!r} of something that takes none")
+
+    def primary(self) -> Node:
+        """A number, a symbol, a function with its argument, or something in brackets."""
+        token = self.take()
+        match token.kind:
+            case "num":
+                return self.scientific(token)
+            case "sym":
+                return self.symbol(token.text)
+            case "const":
+                return Constant(token.text)  # type: ignore[arg-type]
+            case "fn":
+                return self.function(token.text)
+            case "frac":
+                top = self.digit_or_group()
+                bottom = self.digit_or_group()
+                return Binary("/", top, bottom)
+            case "binom":
+                top = self.digit_or_group()
+                return Call("binomial", (top, self.digit_or_group()))
+            case "text":
+                return Text(token.text)
+            case "begin":
+                return self.matrix(token.text)
+            case "op":
+                return self.bracketed(token.text)
+        raise Unreadable(f"{token.text or 'the end'!r} where a value belongs")
+
+    def scientific(self, token: Token) -> Node:
+        """A number, with an exponent glued to it such as ``1e-3``."""
+        letter, after = self.next, self.peek()
+        if letter == ("sym", "e", False) or letter == ("sym", "E", False):
+            signed = after.kind == "op" and after.text in "+-"
+            digits = self.peek(2) if signed else after
+            if (
+                digits.kind == "num"
+                and digits.text.isdecimal()
+                and not digits.spaced
+                and (signed or letter.text == "E" or "." in token.text)
+            ):
+                if len(digits.text) > 3:
+                    raise TooLarge(f"the exponent {digits.text[:20]}")
+                self.at += 3 if signed else 2
+                exponent = int(digits.text) * (-1 if after.text == "-" else 1)
+                return number(token.text, exponent)
+        return number(token.text)
+
+    def symbol(self, name: str) -> Node:
+        """A free symbol, a constant, or a function that is named by a letter."""
+        if name in ("e", "i") and not self.is_op("_"):
+            return Constant(name)  # type: ignore[arg-type]
+        if name in ("f", "g", "h") and self.is_op("(") and not self.next.spaced:
+            self.take()
+            args = self.items()
+            self.expect(")")
+            return Call(f"fn:{name}", args)
+        return Symbol(name)
+
+    def digit_or_group(self) -> Node:
+        r"""What ``\frac`` takes: braces, or one digit of a number."""
+        token = self.next
+        if token.kind == "num" and len(token.text) > 1 and token.text.isdecimal():
+            self.tokens[self.at] = Token("num", token.text[1:])
+            return number(token.text[0])
+        self.enter()
+        value = self.primary()
+        self.leave()
+        return value
+
+    def function(self, name: str) -> Node:
+        """A function's argument, with or without brackets, its power and its base."""
+        self.enter()
+        value = self.applied(name)
+        self.leave()
+        return value
+
+    def applied(self, name: str) -> Node:
+        """`function`, without the count of nesting."""
+        degree: Node | None = None
+        exponent: Node | None = None
+        if name == "sqrt" and self.accept("["):
+            degree = self.expression()
+            self.expect("]")
+        while self.is_op("_", "^") and name != "sqrt":
+            if self.take().text == "_":
+                degree = self.argument()
+            else:
+                exponent = self.argument()
+        self.trig += name in TRIG
+        args = self.arguments(name)
+        self.trig -= name in TRIG
+        if exponent == Number(Fraction(-1)) or exponent == negative(Number(Fraction(1))):
+            name, exponent = f"arc{name}", None
+        value = Call(name, args if degree is None else (*args, degree))
+        return value if exponent is None else Binary("^", value, exponent)
+
+    def arguments(self, name: str) -> tuple[Node, ...]:
+        """The values a function is applied to."""
+        if self.is_op("("):
+            self.take()
+            args = self.items()
+            self.expect(")")
+            return args
+        if name == "sqrt" or self.is_op("{"):
+            return (self.argument(),)
+        value = self.factor()
+        while self.starts_factor() and self.next.kind not in ("fn",) and not self.is_op("("):
+            value = Binary("*", value, self.factor())
+        return (value,)
+
+    def bracketed(self, opening: str) -> Node:
+        """What stands between brackets of any kind."""
+        self.enter()
+        bars, self.bars = self.bars, self.bars + 1 if opening == "|" else 0
+        try:
+            return self.inside(opening)
+        finally:
+            self.bars = bars
+            self.leave()
+
+    def inside(self, opening: str) -> Node:
+        """`bracketed`, after the count of nesting."""
+        pairs = {"lfloor": ("rfloor", "floor"), "lceil": ("rceil", "ceil"), "|": ("|", "abs")}
+        if opening in pairs:
+            closing, name = pairs[opening]
+            value = self.expression()
+            self.expect(closing)
+            return Call(name, (value,))
+        if opening not in ("(", "[", "{", "{{", "<<"):
+            raise Unreadable(f"{opening!r} where a value belongs")
+        if opening == "{{" and self.accept("}}"):
+            return Constant("emptyset")
+        items = self.items()
+        if opening == "{" and self.accept("choose"):
+            items = (Call("binomial", (items[0], self.expression())),)
+        closing = self.expect(*{"{": ("}",), "{{": ("}}",), "<<": (">>",)}.get(opening, (")", "]")))
+        if len(items) == 1 and opening in ("(", "{") and closing in (")", "}"):
+            return items[0]
+        return Group({"{": "{}", "{{": "{}", "<<": "()"}.get(opening, opening + closing), items)
+
+    def matrix(self, name: str) -> Node:
+        """Rows between ``begin`` and ``end``; of equal length, or refused."""
+        if name == "array" and self.accept("{"):
+            while not self.accept("}"):
+                if self.take().kind == "end":
+                    raise Unreadable("an array that is never closed")
+        self.enter()
+        rows: list[tuple[Node, ...]] = []
+        row: list[Node] = []
+        while self.next.kind != "end":
+            if self.accept("\\\\"):
+                rows, row = [*rows, tuple(row)] if row else rows, []
+            elif not self.accept("&", ","):
+                row.append(self.items()[0])
+        closing = self.take()
+        if closing.kind != "end" or closing.text != name:
+            raise Unreadable(f"\\begin{{{name}}} that is never closed")
+        rows = [*rows, tuple(row)] if row else rows
+        self.leave()
+        if not rows or len({len(row) for row in rows}) != 1:
+            raise Unreadable("a matrix whose rows differ in length")
+        if name == "cases":
+            return Group("", tuple(node for row in rows for node in row))
+        return Matrix(tuple(rows))
+
+
+def negative(value: Node) -> Node:
+    """Minus a value; of a number, the negative number."""
+    if isinstance(value, Number) and value.base is None:
+        return Number(-value.value, value.places)
+    return Binary("-", ZERO, value)

@@ -1,0 +1,249 @@
+"""Structures above expressions: intervals, relations, lists in any order, plus-minus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .canonical import canonical
+from .tree import (
+    Binary,
+    Call,
+    Constant,
+    Group,
+    Measure,
+    Node,
+    Percent,
+    PlusMinus,
+    Relation,
+    Symbol,
+    Union,
+)
+
+if TYPE_CHECKING:
+    from .compare import Comparison
+
+__all__ = ["interval", "is_interval", "matched", "relation_of", "spread", "target"]
+
+INFINITY = Constant("oo")
+FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+Compare = Callable[[Node, Node], "Comparison"]
+
+
+def is_interval(node: Node) -> bool:
+    """Whether a node can only be a set of reals: mixed brackets, a union, an inequality, infinity."""
+    match node:
+        case Union():
+            return True
+        case Group(("(]" | "[)"), items):
+            return len(items) == 2
+        case Group(("()" | "[]"), items):
+            return len(items) == 2 and any(_infinite(item) for item in items)
+        case Relation(ops, _):
+            return ops == ("in",) or all(op in ("<", ">", "<=", ">=") for op in ops)
+    return False
+
+
+def _infinite(node: Node) -> bool:
+    return INFINITY in (node, getattr(node, "right", None))
+
+
+def interval(node: Node) -> Node | None:
+    """The set that a node means: a group with its brackets, or a union of such."""
+    match node:
+        case Relation(("in",), (_, right)):
+            return interval(right)
+        case Relation(ops, parts):
+            return _from_inequality(ops, parts)
+        case Union(op, parts):
+            inner = [interval(part) for part in parts]
+            return (
+                None
+                if any(part is None for part in inner)
+                else Union(op, tuple(p for p in inner if p))
+            )
+        case Group(("()" | "[]" | "(]" | "[)"), items) if len(items) == 2:
+            return node
+        case Group("{}", _) | Symbol():
+            return node
+    return None
+
+
+def _from_inequality(ops: tuple[str, ...], parts: tuple[Node, ...]) -> Node | None:
+    if any(op not in ("<", ">", "<=", ">=") for op in ops):
+        return None
+    if ops[0] in (">", ">="):
+        ops, parts = tuple(FLIPPED[op] for op in reversed(ops)), tuple(reversed(parts))
+    if any(op not in ("<", "<=") for op in ops):
+        return None
+    if len(ops) == 2 and isinstance(parts[1], Symbol):
+        return Group(
+            ("[" if ops[0] == "<=" else "(") + ("]" if ops[1] == "<=" else ")"),
+            (parts[0], parts[2]),
+        )
+    if len(ops) != 1:
+        return None
+    closed = ops[0] == "<="
+    if isinstance(parts[0], Symbol) and not isinstance(parts[1], Symbol):
+        low: Node = Binary("-", _zero(), INFINITY)
+        return Group("(]" if closed else "()", (low, parts[1]))
+    if isinstance(parts[1], Symbol) and not isinstance(parts[0], Symbol):
+        return Group("[)" if closed else "()", (parts[0], INFINITY))
+    return None
+
+
+def _zero() -> Node:
+    from .parser import ZERO
+
+    return ZERO
+
+
+def target(relation: Relation) -> Node | None:
+    """What "x = 5" or "f(x) = 2x" says of its left side; the last part of a chain of equals."""
+    if any(op not in ("=", "in") for op in relation.ops):
+        return relation.parts[-1] if relation.ops[-1] == "~=" else None
+    first, last = relation.parts[0], relation.parts[-1]
+    if is_name(first):
+        return last
+    return first if is_name(last) and len(relation.parts) == 2 else None
+
+
+def is_name(node: Node) -> bool:
+    """Whether a left side only names something: x, f(x), A(x), words, (x, y)."""
+    match node:
+        case Symbol() | Call(_, _) if isinstance(node, Symbol) or node.name.startswith("fn:"):
+            return True
+        case Binary("*", Symbol(), Symbol()):
+            return True
+        case Group(_, items):
+            return all(isinstance(item, Symbol) for item in items)
+    return type(node).__name__ == "Text"
+
+
+def relation_of(left: Relation, right: Relation, compare: Compare) -> Comparison:
+    """Equations up to a factor, inequalities up to direction, assignments by their values."""
+    from .compare import every, no, yes
+
+    if left.ops == right.ops == ("=",):
+        a, b = _assigned(left), _assigned(right)
+        if a is not None and b is not None:
+            same = a[0] == b[0] or isinstance(a[0], Call) or isinstance(b[0], Call)
+            if same or not (isinstance(a[0], Symbol) and isinstance(b[0], Symbol)):
+                return every([compare(a[1], b[1])], "assignment")
+        return yes("same equation") if _proportional(left, right) else no("equation")
+    if left.ops == right.ops and len(left.parts) == len(right.parts):
+        direct = every(
+            [compare(x, y) for x, y in zip(left.parts, right.parts, strict=True)],
+            "relation, part by part",
+        )
+        if direct.equal is not False:
+            return direct
+    flipped = Relation(
+        tuple(FLIPPED.get(op, op) for op in reversed(right.ops)), tuple(reversed(right.parts))
+    )
+    turns = all(op in FLIPPED for op in right.ops)  # a ratio read backwards is another one
+    if turns and left.ops == flipped.ops and len(left.parts) == len(flipped.parts):
+        pairs = zip(left.parts, flipped.parts, strict=True)
+        return every([compare(x, y) for x, y in pairs], "relation, turned round")
+    a_value, b_value = target(left), target(right)
+    if a_value is not None and b_value is not None:
+        return every([compare(a_value, b_value)], "assignment")
+    return no("relation")
+
+
+def _assigned(relation: Relation) -> tuple[Node, Node] | None:
+    first, last = relation.parts
+    if is_name(first) and first != last:
+        return first, last
+    return (last, first) if is_name(last) else None
+
+
+def _proportional(left: Relation, right: Relation) -> bool:
+    """Whether the two differences of sides are the same up to a rational factor."""
+    forms = []
+    for relation in (left, right):
+        first, last = relation.parts
+        if not all(_is_expression(part) for part in (first, last)):
+            return False
+        forms.append(canonical(Binary("-", first, last)))
+    a, b = forms
+    if not a.top or not b.top:
+        return not a.top and not b.top
+    key = next(iter(a.top))
+    if key not in b.top or a.top.keys() != b.top.keys():
+        return False
+    factor = a.top[key] / b.top[key]
+    return all(a.top[m] == factor * b.top[m] for m in a.top)
+
+
+def _is_expression(node: Node) -> bool:
+    return not isinstance(node, Group | Relation | Union | PlusMinus) and type(
+        node
+    ).__name__ not in ("Text", "Matrix")
+
+
+def spread(node: Node) -> Group | None:
+    """The values that a list, a tuple, a set or a plus-minus stands for; None for one value."""
+    if isinstance(node, Group):
+        if any(_has_plus_minus(item) for item in node.items):
+            items = [value for item in node.items for value in _both(item)]
+            return Group(node.brackets, tuple(items))
+        return node
+    if _has_plus_minus(node):
+        return Group("", tuple(_both(node)))
+    return None
+
+
+def _has_plus_minus(node: Node) -> bool:
+    match node:
+        case PlusMinus():
+            return True
+        case Binary(_, left, right):
+            return _has_plus_minus(left) or _has_plus_minus(right)
+        case Call(_, args):
+            return any(_has_plus_minus(arg) for arg in args)
+        case Measure(value, _) | Percent(value):
+            return _has_plus_minus(value)
+        case Relation(("=",), (_, right)):
+            return _has_plus_minus(right)
+    return False
+
+
+def _both(node: Node) -> list[Node]:
+    return [_choose(node, sign) for sign in (1, -1)] if _has_plus_minus(node) else [node]
+
+
+def _choose(node: Node, sign: int) -> Node:
+    match node:
+        case PlusMinus(left, right, own):
+            return Binary("+" if sign * own > 0 else "-", _choose(left, sign), _choose(right, sign))
+        case Binary(op, left, right):
+            return Binary(op, _choose(left, sign), _choose(right, sign))
+        case Call(name, args):
+            return Call(name, tuple(_choose(arg, sign) for arg in args))
+        case Relation(ops, parts):
+            return Relation(ops, tuple(_choose(part, sign) for part in parts))
+    return node
+
+
+def matched(left: Sequence[Node], right: Sequence[Node], compare: Compare, rule: str) -> Comparison:
+    """Whether the values pair up in some order: each takes the first equal one, open ones last."""
+    from .compare import every, no
+
+    free = list(right)
+    parts: list[Comparison] = []
+    waiting: list[Node] = []
+    for value in left:
+        found = next((i for i, other in enumerate(free) if compare(value, other).equal), None)
+        if found is None:
+            waiting.append(value)
+        else:
+            free.pop(found)
+    for value in waiting:
+        results = [(i, compare(value, other)) for i, other in enumerate(free)]
+        found_open = next(((i, r) for i, r in results if r.equal is not False), None)
+        if found_open is None:
+            return no(rule)
+        free.pop(found_open[0])
+        parts.append(found_open[1])
+    return every(parts, rule) if not free else no(rule)
