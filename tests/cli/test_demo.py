@@ -46,3 +46,12 @@ def test_json_lists_every_disagreement_with_both_verdicts(
     told = json.loads(capsys.readouterr().out)
     for row in told["disagreements"]:
         assert row["verdicts"]["math"]["correct"] != row["verdicts"]["exact"]["correct"]
+
+
+def test_a_file_as_folder_is_refused_before_anything_is_marked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("kept")
+    assert run(["demo", "--out", str(tmp_path / "file")]) == 2
+    assert "Name a folder" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "kept"

@@ -18,7 +18,7 @@ from .console import err
 
 __all__ = ["app", "main"]
 
-UsageProblem = next(
+UsageProblem: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 """The root of wrong command lines; newer typer carries its own copy of click, so ask typer."""
@@ -48,8 +48,9 @@ def _root(
 
 
 def _add_verbs() -> None:
-    from . import config, verifiers, verify
+    from . import config, demo, verifiers, verify
 
+    app.command("demo")(demo.demo)
     app.command("verify")(verify.verify)
     app.add_typer(verifiers.app, name="verifiers")
     app.add_typer(config.app, name="config")

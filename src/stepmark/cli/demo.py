@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepmark.errors import ConfigError
+
 from .console import Debug, Json, emit, out, say
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ def demo(
     debug: Debug = False,
 ) -> None:
     """See two verifiers mark 200 responses: offline, in seconds, nothing to install."""
+    if out_dir is not None and out_dir.exists() and not out_dir.is_dir():
+        raise ConfigError(
+            f"--out is {str(out_dir)!r}, which is a file; the page report.html is written in a "
+            "folder. Name a folder; it is made if it is not there."
+        )
     result = run_demo()
     page = None
     if out_dir is not None:
@@ -146,6 +153,8 @@ def _apart(result: DemoResult, apart: list[MarkedResponse]) -> Table:
 def _explain(result: DemoResult, one: MarkedResponse) -> None:
     from rich.padding import Padding
 
+    from stepmark.verifiers import explain
+
     response = one.response
     _headline(f"One of them, explained: {response.name}")
     out.print(Padding(_plain(response.problem), (0, 0, 0, 2), expand=False), soft_wrap=False)
@@ -158,6 +167,9 @@ def _explain(result: DemoResult, one: MarkedResponse) -> None:
         facts.append((name, f"{_word(verdict.correct)}{score}, reason: {reason}"))
         facts.append(("", f"extracted: {verdict.extracted}"))
         facts += [("", f"{key}: {value}") for key, value in verdict.detail.items()]
+        if name == "math":
+            read = explain(response.completion, gold=response.gold)
+            facts.append(("", f"read as {read.completion_form}, the gold as {read.gold_form}"))
     for name, value in facts:
         out.print(
             Padding(_plain(f"{name:<10} {value}"), (0, 0, 0, 2), expand=False), soft_wrap=False

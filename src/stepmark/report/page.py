@@ -12,6 +12,8 @@ from pathlib import Path
 from string import Template
 from typing import Self
 
+from stepmark.store.files import publish
+
 from .markdown import is_numeric
 from .numbers import NOTHING
 from .samples import SampleView, samples_html
@@ -108,10 +110,7 @@ class Page:
 
     def write(self, path: Path | str) -> Path:
         """The path of the file, written whole or not at all."""
-        from stepmark.store.files import publish
-
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
         with publish(target) as fresh:
             fresh.write_bytes(self.html().encode())
         return target

@@ -96,15 +96,15 @@ def _card(view: SampleView, place: int) -> str:
     facts = [
         ("gold", _code(view.gold)),
         ("extracted", _code(view.extracted)),
-        ("reason", escape(view.reason.replace("_", " "))),
+        ("reason", escape(shorten(view.reason.replace("_", " "), 400))),
     ]
     if view.reward is not None:
         facts.append(("reward", escape(number(view.reward))))
     listed = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
-    note = f'<p class="note">{escape(view.note)}</p>' if view.note else ""
+    note = f'<p class="note">{escape(shorten(view.note))}</p>' if view.note else ""
     return (
         f'<article class="sample {view.kind}" data-kind="{view.kind}">'
-        f'<header><span class="place">{escape(view.title or place)}</span>'
+        f'<header><span class="place">{escape(shorten(view.title or str(place), 200))}</span>'
         f'<span class="badge">{WORDS[view.kind]}</span></header>'
         f'<p class="problem">{escape(shorten(view.problem))}</p>'
         f'<ol class="steps">{_steps(view)}</ol><dl>{listed}</dl>{note}</article>'
