@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from stepmark.errors import Error
 
 from .console import Debug, Json, emit, grid, out, plain, say, show
 
@@ -16,25 +19,23 @@ Ref = Annotated[str, typer.Argument(metavar="REF", help="Name, module:attr or fi
 
 @app.command("list")
 def list_verifiers(as_json: Json = False, debug: Debug = False) -> None:
-    """List the known verifiers: name, settings, what they do."""
-    from stepmark.verifiers import verifiers
+    """List the known verifiers: name, settings, what they do, where they come from."""
+    from stepmark.verifiers import registry, remembered
 
-    rows = {
-        name: describe(verifiers.load(name)) | {"from": entry.source}
-        for name, entry in sorted(verifiers.entries().items())
+    sources = {name: f"./stepmark.toml: {ref}" for name, ref in remembered(Path()).items()}
+    sources |= {name: entry.source for name, entry in registry.entries().items()}
+    rows: dict[str, dict[str, Any]] = {
+        name: _row(name) | {"from": sources[name]} for name in sorted(sources)
     }
 
     def render() -> None:
-        table = grid("verifier", "settings", "what it does", "from")
         for name, row in rows.items():
-            table.add_row(
-                f"[bold]{plain(name)}[/]",
-                plain(_settings(row["settings"])),
-                plain(row["doc"].partition("\n")[0]),
-                f"[dim]{plain(row['from'])}[/]",
-            )
-        show(table)
-        say("Your own: a function in a file, named file.py:function; see stepmark verifiers check.")
+            settings = _settings(row["settings"])
+            takes = f"  [cyan]{plain(settings)}[/]" if settings else ""
+            out.print(f"[bold]{plain(name)}[/]{takes}")
+            out.print(f"    {plain(row.get('error') or row['doc'].partition(chr(10))[0])}")
+            out.print(f"    [dim]from {plain(row['from'])}[/]")
+        say("Your own: a function in a file, named file.py:function; 'add' gives it a short name.")
 
     emit(rows, as_json, render)
 
@@ -42,22 +43,20 @@ def list_verifiers(as_json: Json = False, debug: Debug = False) -> None:
 @app.command("show")
 def show_verifier(reference: Ref, as_json: Json = False, debug: Debug = False) -> None:
     """Show what a verifier does, its settings and the columns that it asks for."""
-    from stepmark.registry import Reference
-    from stepmark.verifiers import load_verifier, verifiers
+    from stepmark.verifiers import load_verifier
 
-    parsed = Reference.parse(reference)
-    judge = load_verifier(parsed)
-    row = {"name": parsed.name, "key": judge.key, "columns": sorted(judge.columns)}
-    row |= describe(verifiers.load(parsed.name))
+    judge = load_verifier(reference)
+    row = {"key": judge.key, "columns": sorted(judge.columns)} | describe(judge)
 
     def render() -> None:
         table = grid()
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
+        needs = ", ".join(row["columns"]) or "none but the completion and what it has a default for"
         for name, value in (
-            ("verifier", row["key"]),
+            ("key", row["key"]),
             ("settings", _settings(row["settings"]) or "none"),
-            ("columns", ", ".join(row["columns"]) or "none beyond completion and gold"),
+            ("columns", needs),
         ):
             table.add_row(f"[bold]{name}[/]", plain(value))
         show(table)
@@ -67,17 +66,61 @@ def show_verifier(reference: Ref, as_json: Json = False, debug: Debug = False) -
     emit(row, as_json, render)
 
 
-def describe(target: Any) -> dict[str, Any]:
-    """The docstring and the settings (name -> default) of what is registered."""
-    doc = inspect.getdoc(target) or ""
-    parameters = inspect.signature(target).parameters.values() if inspect.isclass(target) else ()
-    settings = {
-        item.name: None if item.default is item.empty else item.default
-        for item in parameters
-        if item.kind in (item.KEYWORD_ONLY, item.POSITIONAL_OR_KEYWORD)
-    }
-    return {"settings": settings, "doc": doc}
+@app.command("add")
+def add(
+    name: Annotated[str, typer.Argument(help="The short name.")],
+    reference: Ref,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Remember a verifier under a short name, in ./stepmark.toml."""
+    from stepmark.verifiers import load_verifier, remember
+
+    path = remember(name, reference)
+    judge = load_verifier(name)
+    given = "".join(f" --column {column}=VALUE" for column in sorted(judge.columns))
+    emit(
+        {"name": name, "reference": reference, "file": str(path), "key": judge.key},
+        as_json,
+        lambda: out.print(
+            f"{path}: {name} is {reference} now. Try it:\n"
+            f'    stepmark verify "The answer is 18." --gold 18 --verifier {name}{given}',
+            markup=False,
+        ),
+    )
+
+
+def describe(judge: Any) -> dict[str, Any]:
+    """The docstring of a verifier, and its settings with the values that they have if not set."""
+    function = getattr(judge, "function", None)
+    if function is not None:
+        optional = {
+            name: parameter.default
+            for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.default is not parameter.empty
+        }
+        return {"settings": optional, "doc": inspect.getdoc(function) or ""}
+    parameters = inspect.signature(type(judge)).parameters.values()
+    named = (
+        item for item in parameters if item.kind not in (item.VAR_KEYWORD, item.VAR_POSITIONAL)
+    )
+    settings = {item.name: None if item.default is item.empty else item.default for item in named}
+    return {"settings": settings, "doc": inspect.getdoc(type(judge)) or ""}
+
+
+def _row(name: str) -> dict[str, Any]:
+    """What `describe` says; a verifier of another package that cannot be loaded says why."""
+    from stepmark.verifiers import load_verifier
+
+    try:
+        return describe(load_verifier(name))
+    except Error as error:
+        return {"settings": {}, "doc": "", "error": str(error)}
 
 
 def _settings(settings: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+    return ", ".join(f"{name}={_spelled(value)}" for name, value in settings.items())
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +16,6 @@ from stepmark.types import Item, Problem, Reason, Status, Verdict
 from .console import Debug, Json, emit, grid, out, plain, show
 
 Text = str | None
-
-COLUMNS = "Columns of --file"
 
 
 def verify(
@@ -53,23 +53,27 @@ def one(
     as_json: bool,
 ) -> int:
     """Mark one completion and say so; 0 when there is a score, 2 when there is none."""
-    from stepmark.verifiers import check_columns, load_verifier
+    from stepmark.verifiers import load_verifier
 
     text = sys.stdin.read() if completion == "-" else completion
     meta = dict(_pair(column) for column in columns)
     judge = load_verifier(verifier)
-    check_columns(judge, meta)
+    if missing := sorted(judge.columns - meta.keys()):
+        given = " ".join(f"--column {name}=VALUE" for name in missing)
+        raise ConfigError(f"{verifier} asks for {', '.join(missing)}, not given. Add {given}.")
     started = time.perf_counter()
     (verdict,) = judge([Item(Problem("", str(meta.get("problem", "")), gold, meta=meta), text)])
     took_s = time.perf_counter() - started
     if gold is None and verdict.reason == Reason.GOLD_MISSING:
         raise ConfigError(f"{verifier} compares with a gold, and none is given. Add it: --gold 18.")
     row = {"verifier": judge.key} | verdict.to_row()
+    explained = explanation(judge, text, verdict) if explain else {}
+    row |= {"explained": explained} if explain else {}
 
     def render() -> None:
         headline(verdict)
         if explain:
-            explanation(judge.key, text, verdict, took_s)
+            show_explanation(explained | {"time": f"{took_s * 1000:.1f} ms"})
 
     emit(row, as_json, render)
     return 0 if verdict.status is Status.OK else 2
@@ -92,22 +96,37 @@ def headline(verdict: Verdict) -> None:
         out.print(str(trace).strip().splitlines()[-1], markup=False)
 
 
-def explanation(key: str, completion: str, verdict: Verdict, took_s: float) -> None:
-    """What was found where, how both sides were read, what decided, and how long it took."""
+def explanation(judge: Any, completion: str, verdict: Verdict) -> dict[str, str]:
+    """What was found where, how both sides were read, and what decided."""
+    from stepmark.verifiers import MathVerifier, explain
+
+    told = {"verifier": judge.key, "completion": _end(completion)}
+    detail = {name.replace("_", " "): value for name, value in verdict.detail.items()}
+    if isinstance(judge, MathVerifier):
+        more = explain(completion, gold=verdict.gold, **asdict(judge.settings))
+        told |= {
+            "found": more.extracted or "nothing",
+            "found by": more.method.replace("_", " "),
+            "found means": more.completion_form or "nothing that can be read",
+            "gold": verdict.gold or "none",
+            "gold means": more.gold_form or "nothing that can be read",
+            "decided by": more.rule,
+        }
+        detail = {name: detail[name] for name in detail if name not in ("method", "rule")}
+    else:
+        told |= {} if verdict.extracted is None else {"found": verdict.extracted}
+        told |= {} if verdict.gold is None else {"gold": verdict.gold}
+    told["reason"] = _meaning(str(verdict.reason))
+    return told | {name: str(value) for name, value in detail.items()}
+
+
+def show_explanation(told: Mapping[str, str]) -> None:
+    """One line for each thing that is known, under the verdict."""
     table = grid()
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    rows: list[tuple[str, Any]] = [
-        ("verifier", key),
-        ("completion", _end(completion)),
-        ("found", "nothing" if verdict.extracted is None else verdict.extracted),
-        ("gold", "none" if verdict.gold is None else verdict.gold),
-        ("reason", _meaning(str(verdict.reason))),
-        *((name.replace("_", " "), value) for name, value in verdict.detail.items()),
-        ("time", f"{took_s * 1000:.1f} ms, the first verdict of a process is the slowest"),
-    ]
-    for name, value in rows:
-        table.add_row(f"  [dim]{plain(name)}[/]", plain(str(value).rstrip()))
+    for name, value in told.items():
+        table.add_row(f"  [dim]{plain(name)}[/]", plain(_visible(value.rstrip())))
     show(table)
 
 
@@ -131,6 +150,13 @@ def _meaning(reason: str) -> str:
     return f"{reason}: {meaning}" if meaning else reason
 
 
+def _visible(text: str) -> str:
+    """Model text must not steer the terminal: control characters are shown, not obeyed."""
+    from stepmark.report import visible
+
+    return visible(text)
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -141,7 +167,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _short(text: str, width: int = 60) -> str:
-    line = " ".join(text.split())
+    line = " ".join(_visible(text).split())
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
