@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import tomllib
 from pathlib import Path
@@ -90,3 +91,22 @@ def test_aliases_answer_for_one_name_or_list_all(capsys: pytest.CaptureFixture[s
     assert "kl_loss_coef" in said(capsys, "aliases")
     assert json.loads(said(capsys, "aliases", "--json"))["algorithm.mu"]["verl"] == ["ppo_epochs"]
     assert "No setting" in said(capsys, "aliases", "zzz")
+
+
+def test_without_torch_the_algorithm_table_is_shown_as_given(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "torch" else found(name)
+    )
+    assert run(["config", "show", "--preset", "deepseekmath", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["algorithm.beta"] == {"value": 0.04, "origin": "preset deepseekmath"}
+    assert "algorithm.clip_low" not in shown
+    assert run(["config", "show", "--set", "rollout.group_size=0"]) == 2
+    assert "torch is not installed" in capsys.readouterr().err
+
+
+def test_schema_follows_the_backend(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "algorithm.beta" not in said(capsys, "schema", "--backend", "sft")

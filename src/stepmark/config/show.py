@@ -49,6 +49,9 @@ def _walk(
     for name, field in model.model_fields.items():
         key = f"{prefix}{name}"
         given = tree.get(name)
+        if field.annotation is BaseModel:
+            yield from _unmodelled(given or {}, composed, key)
+            continue
         inner = _table(field)
         if inner is not None and not isinstance(given, str):
             yield from _walk(inner, given or {}, composed, f"{key}.")
@@ -76,7 +79,7 @@ def _unmodelled(value: Any, composed: Composed, key: str) -> Iterator[Setting]:
 def _table(field: FieldInfo) -> type[BaseModel] | None:
     annotation = field.annotation
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation if annotation is not BaseModel else None
+        return annotation
     return None
 
 
