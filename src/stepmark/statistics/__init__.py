@@ -1,0 +1,22 @@
+"""Intervals, paired tests and metrics over several samples: pure functions without numpy."""
+
+from .at_k import MeanAtK, maj_at_k, mean_at_k, pass_at_k
+from .intervals import Interval, mean_interval, wilson
+from .paired import Paired, mcnemar_exact, paired_means, paired_shares
+from .student import t_probability, t_quantile
+
+__all__ = [
+    "Interval",
+    "MeanAtK",
+    "Paired",
+    "maj_at_k",
+    "mcnemar_exact",
+    "mean_at_k",
+    "mean_interval",
+    "paired_means",
+    "paired_shares",
+    "pass_at_k",
+    "t_probability",
+    "t_quantile",
+    "wilson",
+]
