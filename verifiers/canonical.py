@@ -111,7 +111,7 @@ def _exponential(kind: str, base: object, exponent: Ratio, times: int) -> Ratio:
 
 
 def root(base: Ratio, power: Fraction) -> Ratio:
-    """A rational power: exact for rationals and for products of symbols, else an atom of its own."""
+    """A rational power: exact for rationals and products of symbols, else its own atom."""
     value = base.rational()
     if value is not None:
         return _root_of_number(value, power)

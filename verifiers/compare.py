@@ -15,7 +15,7 @@ from .canonical import canonical
 from .evaluate import differ
 from .limits import TooLarge, Unreadable
 from .polynomial import Ratio
-from .structures import interval, is_interval, matched, relation_of, spread, target
+from .structures import interval, is_interval, is_name, matched, relation_of, spread, target
 from .tree import (
     Binary,
     Call,
@@ -71,7 +71,7 @@ def every(parts: Sequence[Comparison], rule: str) -> Comparison:
 
 
 def compare(left: Node, right: Node, *, units: Units = "strip") -> Comparison:
-    """Whether two answers are the same one.
+    r"""Whether two answers are the same one.
 
     Args:
         left: the gold, or the completion's answer: the order does not matter but for ``units``.
@@ -80,8 +80,8 @@ def compare(left: Node, right: Node, *, units: Units = "strip") -> Comparison:
             ``require`` wants the left side's unit on the right; ``ignore`` drops all.
 
     >>> from stepmark.verifiers.reading import parse
-    >>> compare(parse("0.5"), parse(r"\\frac{1}{2}")).rule
-    'rational'
+    >>> compare(parse("0.5"), parse(r"\frac{1}{2}")).rule
+    'normal form'
     """
     if left == right:
         return yes("same")
@@ -150,10 +150,11 @@ def _rounds(short: Number, exact: Fraction, places: int | None) -> bool:
         or (places is not None and places <= short.places)
     ):
         return False
-    shown = short.value * 10**short.places
+    step = Fraction(10) ** -short.places
+    shown = short.value / step
     if shown.denominator != 1 or len(str(abs(int(shown)))) < MIN_DIGITS:
         return False
-    return abs(short.value - exact) * 2 * 10**short.places <= 1
+    return abs(short.value - exact) * 2 <= step
 
 
 def _text(left: Node, right: Node, units: Units) -> Comparison | None:
@@ -230,11 +231,22 @@ def _relations(left: Node, right: Node, units: Units) -> Comparison | None:
     if isinstance(left, Relation) and isinstance(right, Relation):
         return relation_of(left, right, lambda x, y: compare(x, y, units=units))
     relation, other = (left, right) if isinstance(left, Relation) else (right, left)
-    value = target(relation)  # type: ignore[arg-type]
-    if value is None:
+    if not isinstance(relation, Relation):
+        return None
+    value = target(relation)
+    if value is None or not _holds(relation, value):
         return no("relation against a value")
     pair = (value, other) if relation is left else (other, value)
     return every([compare(*pair, units=units)], "value of the variable")
+
+
+def _holds(relation: Relation, value: Node) -> bool:
+    """Whether a relation may stand for its value: "3 + 3 = 2" must not."""
+    return is_name(relation.parts[0]) or all(
+        compare(part, value).equal is not False
+        for part in relation.parts
+        if part is not value and not is_name(part)
+    )
 
 
 def _groups(left: Node, right: Node, units: Units) -> Comparison | None:
@@ -247,7 +259,8 @@ def _groups(left: Node, right: Node, units: Units) -> Comparison | None:
             return compare(one, many.items[0], units=units)
         return no("one value against several")
     kinds = {a.brackets, b.brackets}
-    if len(a.items) != len(b.items) or kinds == {"()", "{}"} or kinds == {"[]", "{}"}:
+    points = kinds == {"()", "[]"} and len(a.items) == 2
+    if len(a.items) != len(b.items) or ("{}" in kinds and kinds & {"()", "[]"}) or points:
         return no("list length" if len(a.items) != len(b.items) else "brackets")
     ordered = bool(kinds & {"()", "[]", "(]", "[)"}) or any(
         item == Constant("dots") for item in a.items

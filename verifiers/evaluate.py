@@ -73,7 +73,7 @@ def _value(node: Node, at: Mapping[str, Any]) -> Any:
     try:
         result = value(node, at)
         return result if mpmath.isfinite(result) else None
-    except (ZeroDivisionError, ValueError, OverflowError, mpmath.libmp.NoConvergence):
+    except (ArithmeticError, ValueError, TypeError, mpmath.mp.NoConvergence):
         return None
 
 
@@ -162,11 +162,14 @@ def _functions() -> dict[str, Any]:
     import mpmath
 
     return {
-        "sqrt": mpmath.sqrt, "cbrt": lambda x: _binary("^", x, mpmath.mpf(1) / 3), "exp": mpmath.exp,
-        "ln": mpmath.log, "log": mpmath.log, "lg": mpmath.log10, "sin": mpmath.sin, "cos": mpmath.cos,
+        "sqrt": mpmath.sqrt, "cbrt": lambda x: _binary("^", x, mpmath.mpf(1) / 3),
+        "exp": mpmath.exp,
+        "ln": mpmath.log, "log": mpmath.log, "lg": mpmath.log10, "sin": mpmath.sin,
+        "cos": mpmath.cos,
         "tan": mpmath.tan, "cot": mpmath.cot, "sec": mpmath.sec, "csc": mpmath.csc,
         "arcsin": mpmath.asin, "asin": mpmath.asin, "arccos": mpmath.acos, "acos": mpmath.acos,
         "arctan": mpmath.atan, "atan": mpmath.atan, "sinh": mpmath.sinh, "cosh": mpmath.cosh,
-        "tanh": mpmath.tanh, "abs": abs, "floor": mpmath.floor, "ceil": mpmath.ceil, "max": max, "min": min,
+        "tanh": mpmath.tanh, "abs": abs, "floor": mpmath.floor, "ceil": mpmath.ceil,
+        "max": max, "min": min,
         "factorial": mpmath.factorial, "binomial": mpmath.binomial,
     }  # fmt: skip

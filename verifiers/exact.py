@@ -1,4 +1,4 @@
-"""The verifier `exact`: the extracted answer is the gold, character by character but for dressing."""
+"""The verifier `exact`: the extracted answer is the gold, as text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 r"""Where the answer of a completion stands, and by which rule it was found.
 
 The rules, first that fires: the last complete box; ``####``; a phrase ("the answer is", "Answer:",
-a line that starts ``A:``); the last formula between maths delimiters; the last number. A strict
+a line that starts ``A:``); a short text
+without words as a whole; the last formula between maths delimiters; the last number. A strict
 policy stops after ``####``. Every scan is linear in the length of the text.
 """
 
@@ -11,11 +12,13 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from .boxed import boxes
+from .boxed import Box, boxes
 
 __all__ = ["Extraction", "Method", "extract", "extract_gold"]
 
-Method = Literal["boxed", "hash", "phrase", "last_maths", "last_number", "none", "gold_text"]
+Method = Literal[
+    "boxed", "hash", "phrase", "whole", "last_maths", "last_number", "none", "gold_text"
+]
 
 TAIL_CHARS = 2_000
 """An answer after a phrase is looked for in this many characters."""
@@ -23,6 +26,11 @@ TAIL_CHARS = 2_000
 LAST_CHARS = 20_000
 """The last resort reads this much of the end: a longer text has said nothing for long enough."""
 
+WHOLE_CHARS = 120
+"""A text as short as this, and without words, is its own answer."""
+WORDS = re.compile(
+    r"(?<![\\A-Za-z])(?!sqrt|sin|cos|tan|log|exp|and|pi\b)[A-Za-z]{3,}|[^\x00-\x7f]{3,}|\n\s*\S"
+)
 HASH = re.compile(r"####[ \t]*([^\n]*)")
 PHRASE = re.compile(
     r"(?:\banswer\b[*_\s]{0,4}(?::|=|is\b|are\b|would be\b|should be\b)|^[ \t>*_]{0,8}A[*_]{0,2}:"
@@ -41,6 +49,10 @@ LETTER = re.compile(r"[*_(\[]{0,4}([A-Z])[*_)\]]{0,4}(?=[\s.,:;!。，]|$)(?!\s*
 LEAD = re.compile(
     r"(?:definitely|simply|therefore|thus|just|for sure|about|option|choice|therefore)\s+", re.I
 )
+CONNECTOR = re.compile(
+    r"(?:[\s$,;&]|\\[,;: \]\[()]|\\q?quad|\\text\s*\{\s*(?:and|or)\s*\}|\band\b|\bor\b|\\approx|≈)+"
+)
+COPULA = re.compile(r"\b(?:is|are|equals|=)\s+")
 SENTENCE_END = re.compile(r"[.!?。](?=\s|$)|\n")
 
 
@@ -78,14 +90,44 @@ def extract(completion: str, *, strict: bool = False) -> Extraction:
     text = completion[offset:] if offset else completion
     found = boxes(text) if "boxed" in text or "box{" in text else []
     if found:
-        contents = tuple(box.content for box in found)
-        return Extraction(found[-1].content.strip(), "boxed", offset + found[-1].start, contents)
+        return _boxed(text, found, offset)
     at = text.rfind("####")
     if at >= 0 and (match := HASH.match(text, at)) and match.group(1).strip():
         return Extraction(match.group(1).strip(), "hash", offset + at)
     if strict:
         return Extraction(None, "none")
     return _lenient(text, offset)
+
+
+def _boxed(text: str, found: list[Box], offset: int) -> Extraction:
+    """The last box; with the ones before it where only "and", a comma or "or" stands between.
+
+    Of boxes joined by an approximation sign, the exact first one is meant.
+    """
+    first = len(found) - 1
+    parts = [_inner(found[first].content)]
+    while first > 0:
+        between = text[found[first - 1].end : found[first].start]
+        if len(between) > 60 or not CONNECTOR.fullmatch(between):
+            break
+        first -= 1
+        if "approx" in between or "≈" in between:
+            parts[0] = _inner(found[first].content)
+        else:
+            parts.insert(0, _inner(found[first].content))
+    different = list(dict.fromkeys(parts))
+    contents = tuple(box.content for box in found)
+    return Extraction(", ".join(different), "boxed", offset + found[first].start, contents)
+
+
+def _inner(content: str) -> str:
+    """What a box holds; of a box that is all that a box holds, what that one holds."""
+    for _ in range(5):
+        inside = boxes(content) if "box" in content else []
+        if len(inside) != 1:
+            break
+        content = content[: inside[0].start] + inside[0].content + content[inside[0].end :]
+    return content.strip()
 
 
 def _lenient(text: str, offset: int) -> Extraction:
@@ -96,6 +138,8 @@ def _lenient(text: str, offset: int) -> Extraction:
         answer = _after_phrase(text[last.end() : last.end() + TAIL_CHARS])
         if answer:
             return Extraction(answer, "phrase", offset + last.start())
+    if len(text) <= WHOLE_CHARS and not WORDS.search(text) and text.strip():
+        return Extraction(text.strip(), "whole", offset)
     return _last_resort(text, offset)
 
 
@@ -112,6 +156,10 @@ def _after_phrase(tail: str) -> str | None:
         return letter.group(1)
     end = SENTENCE_END.search(tail)
     line = tail[: end.start()] if end else tail
+    if re.match(r"(?:The|This|There|Thus|So|Hence|Therefore|[A-Z][a-z]+)\s", line):
+        said = [match.end() for match in COPULA.finditer(line)]
+        if said:
+            return _after_phrase(line[said[-1] :])
     return line.strip(" \t*_`。") or None
 
 

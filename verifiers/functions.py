@@ -1,4 +1,4 @@
-"""A plain function as a verifier: parameters by name, any sensible return value, faults as verdicts.
+"""A plain function as a verifier: parameters by name, faults as verdicts.
 
 ``def f(completion, gold, unit=None): ...`` is complete. Functions that workers can import run
 there under a deadline; others (notebooks, ``__main__``, lambdas) run in this process.
@@ -123,8 +123,8 @@ class FunctionVerifier:
         if not self._warned:
             self._warned = True
             log.warning(
-                "The verifier %r cannot be imported by a worker, so it runs in this process and without a "
-                "deadline. Put it in a file or module to have both.",
+                "The verifier %r cannot be imported by a worker, so it runs in this process, "
+                "without a deadline. Put it in a file or module to have both.",
                 self.name,
             )
         return marked_by(self.function, {**self.settings, **arguments})
@@ -157,13 +157,14 @@ def _parameters(
     function: Callable[..., Any], settings: Mapping[str, Any]
 ) -> dict[str, inspect.Parameter]:
     """The parameters that items fill: all but those that a setting has bound."""
+    title = getattr(function, "__name__", repr(function))
     parameters = inspect.signature(function).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     bindable = [name for name in parameters if name not in GIVEN]
     for name in settings:
         if name not in bindable and not takes_all:
             raise ConfigError(
-                f"The function {getattr(function, '__name__', function)!r} has no parameter {name!r} for that setting. "
+                f"The function {title!r} has no parameter {name!r} for that setting. "
                 f"{did_you_mean(name, bindable)} It takes: {', '.join(parameters)}."
             )
     positional = [
@@ -171,7 +172,7 @@ def _parameters(
     ]
     if positional:
         raise ConfigError(
-            f"The parameter {positional[0]!r} of {getattr(function, '__name__', function)!r} cannot be passed by name. "
+            f"The parameter {positional[0]!r} of {title!r} cannot be passed by name. "
             "Verifier functions take named parameters: def f(completion, gold): ..."
         )
     return {name: p for name, p in parameters.items() if name not in settings}
@@ -282,7 +283,7 @@ def check_columns(verifier: OutcomeVerifier, columns: Iterable[str]) -> None:
     for name in sorted(verifier.columns - set(available)):
         hint = did_you_mean(name, [*available, *GIVEN])
         raise ConfigError(
-            f"The verifier {verifier.key!r} asks for {name!r}, and no column of the data supplies it. {hint} "
-            f"Columns: {', '.join(available) or 'none'}; always there: {', '.join(GIVEN)}. "
+            f"The verifier {verifier.key!r} asks for {name!r}, and no column supplies it. "
+            f"{hint} Columns: {', '.join(available) or 'none'}; always there: {', '.join(GIVEN)}. "
             "Rename the parameter, give it a default, or add the column."
         )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from .boxed import close_brace
 from .limits import MAX_CHARS, MAX_DIGITS, TooLarge, Unreadable
 from .units import CURRENCY, UNIT_WORDS
+from .vocabulary import COMMANDS, DROPPED, FUNCTIONS, GREEK, OPS, TEXTUAL, WORDS
 
 __all__ = ["Token", "clean", "tokens"]
 
@@ -27,203 +28,6 @@ class Token(NamedTuple):
     """White space stands before it."""
 
 
-FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "log",
-        "ln",
-        "lg",
-        "exp",
-        "sqrt",
-        "abs",
-        "floor",
-        "ceil",
-        "gcd",
-        "lcm",
-        "max",
-        "min",
-        "cbrt",
-        "arccot",
-        "arcsec",
-        "arccsc",
-        "det",
-        "binomial",
-        "factorial",
-    ]
-)
-_WORDS = {
-    "pi": ("const", "pi"),
-    "infty": ("const", "oo"),
-    "infinity": ("const", "oo"),
-    "inf": ("const", "oo"),
-    "oo": ("const", "oo"),
-    "and": ("op", ","),
-    "or": ("op", ","),
-    "in": ("op", "in"),
-    "cup": ("op", "cup"),
-    "union": ("op", "cup"),
-    "U": ("op", "cup"),
-    "percent": ("op", "%"),
-    "pct": ("op", "%"),
-    "degrees": ("op", "deg"),
-    "degree": ("op", "deg"),
-    "theta": ("sym", "theta"),
-    "alpha": ("sym", "alpha"),
-    "beta": ("sym", "beta"),
-}
-_GREEK = frozenset(
-    [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "vartheta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "sigma",
-        "tau",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Sigma",
-        "Phi",
-        "Psi",
-        "Omega",
-        "ell",
-        "hbar",
-    ]
-)
-_COMMANDS = {
-    **dict.fromkeys(("cdot", "times", "ast"), ("op", "*")),
-    **dict.fromkeys(("div",), ("op", "/")),
-    **dict.fromkeys(("le", "leq", "leqslant", "leqq"), ("op", "<=")),
-    **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), ("op", ">=")),
-    **dict.fromkeys(("ne", "neq"), ("op", "!=")),
-    **dict.fromkeys(("approx", "sim", "simeq"), ("op", "~=")),
-    **dict.fromkeys(("ldots", "dots", "cdots", "dotsc", "dotsb"), ("const", "dots")),
-    **dict.fromkeys(("{", "lbrace"), ("op", "{{")),
-    **dict.fromkeys(("}", "rbrace"), ("op", "}}")),
-    **dict.fromkeys(("mid", "vert", "lvert", "rvert", "|"), ("op", "|")),
-    **dict.fromkeys(("frac", "dfrac", "tfrac", "cfrac"), ("frac", "frac")),
-    **dict.fromkeys(("binom", "dbinom", "tbinom"), ("binom", "binom")),
-    **dict.fromkeys(("emptyset", "varnothing"), ("const", "emptyset")),
-    "lt": ("op", "<"),
-    "gt": ("op", ">"),
-    "in": ("op", "in"),
-    "pm": ("op", "+-"),
-    "mp": ("op", "-+"),
-    "cup": ("op", "cup"),
-    "cap": ("op", "cap"),
-    "setminus": ("op", "setminus"),
-    "backslash": ("op", "setminus"),
-    "pi": ("const", "pi"),
-    "infty": ("const", "oo"),
-    "circ": ("op", "deg"),
-    "degree": ("op", "deg"),
-    "%": ("op", "%"),
-    "$": ("unit", "dollar"),
-    "\\": ("op", "\\\\"),
-    "&": ("op", "&"),
-    "_": ("op", "_"),
-    "equiv": ("op", "="),
-    "lfloor": ("op", "lfloor"),
-    "rfloor": ("op", "rfloor"),
-    "lceil": ("op", "lceil"),
-    "rceil": ("op", "rceil"),
-    "langle": ("op", "<<"),
-    "rangle": ("op", ">>"),
-    "choose": ("op", "choose"),
-    "prime": ("op", "'"),
-}
-_DROPPED = frozenset(
-    [
-        "left",
-        "right",
-        "big",
-        "Big",
-        "bigg",
-        "Bigg",
-        "bigl",
-        "bigr",
-        "Bigl",
-        "Bigr",
-        "mleft",
-        "mright",
-        "displaystyle",
-        "textstyle",
-        "limits",
-        "quad",
-        "qquad",
-        ",",
-        ";",
-        ":",
-        "!",
-        ">",
-        "thinspace",
-        "hfill",
-        "boldsymbol",
-        "mathbf",
-        "mathbb",
-        "mathit",
-        "bm",
-        "vec",
-        "hat",
-        "overrightarrow",
-    ]
-) | {" "}
-_TEXTUAL = frozenset(
-    [
-        "text",
-        "textbf",
-        "textit",
-        "textrm",
-        "mbox",
-        "mathrm",
-        "operatorname",
-        "mathsf",
-        "hbox",
-        "textnormal",
-        "texttt",
-    ]
-)
-_OPS = {
-    "+": "+", "-": "-", "−": "-", "–": "-", "*": "*", "×": "*", "·": "*", "⋅": "*", "∙": "*", "/": "/", "÷": "/",
-    "^": "^", "_": "_", "=": "=", "<": "<", ">": ">", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~=",
-    "(": "(", ")": ")", "[": "[", "]": "]", "{": "{", "}": "}", ",": ",", "，": ",", ";": ";", "、": ",",
-    "!": "!", "%": "%", "|": "|", "±": "+-", "∓": "-+", "∪": "cup", "∩": "cap", "∈": "in", "°": "deg",
-    "&": "&", "'": "'", ":": ":", "√": "sqrt", "∖": "setminus",
-}  # fmt: skip
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
 _PIECE = re.compile(
     r"(?P<space>\s+|~)"
@@ -254,6 +58,10 @@ def clean(text: str) -> str:
         text = "".join(
             unicodedata.normalize("NFKC", c) if "\uff00" <= c <= "\uffef" else c for c in text
         )
+    if "\\\\" in text and not re.search(r"(?<!\\)\\(?:\\\\)*(?!\\)", text):
+        text = re.sub(
+            r"\\\\(?=[A-Za-z{}%$])", lambda _: "\\", text
+        )  # escaped twice on its way here
     text = text.replace("**", "") if text.startswith("**") or text.endswith("**") else text
     text = text.strip().strip("`").strip()
     bare = text.replace("\\$", "")
@@ -272,10 +80,10 @@ def clean(text: str) -> str:
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens of a cleaned text, the last of kind ``end``.
+    r"""The tokens of a cleaned text, the last of kind ``end``.
 
     Raises:
-        Unreadable: a ``\\text{`` that is never closed.
+        Unreadable: a ``\text{`` that is never closed.
         TooLarge: a number with more digits than the bounds allow.
     """
     out: list[Token] = []
@@ -296,7 +104,7 @@ def tokens(text: str) -> list[Token]:
         if kind == "space":
             spaced = True
             continue
-        if kind == "cmd" and value[1:] in _TEXTUAL:
+        if kind == "cmd" and value[1:] in TEXTUAL:
             at = _textual(text, at, spaced, out)
         elif kind == "cmd" and value[1:] in ("begin", "end"):
             end = close_brace(text, at) if text[at : at + 1] == "{" else None
@@ -343,8 +151,8 @@ def _textual(text: str, at: int, spaced: bool, out: list[Token]) -> int:
         out.append(Token("fn", bare, spaced))
     elif bare.lower() in ("and", "or", ",", "") and words.strip():
         out.append(Token("op", ",", spaced))
-    elif bare.lower() in _WORDS and len(bare) > 1:
-        out.append(Token(*_WORDS[bare.lower()], spaced))
+    elif bare.lower() in WORDS and len(bare) > 1:
+        out.append(Token(*WORDS[bare.lower()], spaced))
     elif re.fullmatch(r"[-+]?[\d.,/]*\d", bare):
         out.extend(token for token in tokens(bare)[:-1])
     elif words.strip():
@@ -367,13 +175,15 @@ def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
         out.append(Token("const", "dots", spaced) if value == "..." else Token("op", name, spaced))
     elif kind == "cmd":
         name = value[1:]
-        if name in _COMMANDS:
-            out.append(Token(*_COMMANDS[name], spaced))
+        if name in COMMANDS:
+            out.append(Token(*COMMANDS[name], spaced))
         elif name in FUNCTIONS:
             out.append(Token("fn", name, spaced))
-        elif name in _GREEK:
+        elif name in GREEK:
             out.append(Token("sym", name, spaced))
-        elif name not in _DROPPED:
+        elif name.startswith("quad") and len(name) > 4:  # "\\quadx": the space was lost
+            _word(name[4:], True, out)
+        elif name not in DROPPED:
             out.append(Token("cmd", name, spaced))
     elif value in CURRENCY:
         out.append(Token("unit", CURRENCY[value], spaced))
@@ -388,15 +198,15 @@ def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
     elif value == "√":
         out.append(Token("fn", "sqrt", spaced))
     else:
-        out.append(Token("op" if value in _OPS else "odd", _OPS.get(value, value), spaced))
+        out.append(Token("op" if value in OPS else "odd", OPS.get(value, value), spaced))
 
 
 def _word(word: str, spaced: bool, out: list[Token]) -> None:
     """A run of letters: a function, a constant, a unit, symbols side by side, or plain words."""
     if word in FUNCTIONS:
         out.append(Token("fn", word, spaced))
-    elif word in _WORDS or (len(word) > 2 and word.lower() in _WORDS):
-        found = _WORDS.get(word) or _WORDS[word.lower()]
+    elif word in WORDS or (len(word) > 2 and word.lower() in WORDS):
+        found = WORDS.get(word) or WORDS[word.lower()]
         out.append(Token(*found, spaced))
     elif len(word) > 1 and (word in UNIT_WORDS or (len(word) > 3 and word.lower() in UNIT_WORDS)):
         out.append(Token("text", word, spaced))

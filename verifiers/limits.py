@@ -18,7 +18,7 @@ MAX_DEPTH = 60
 """Deepest nesting that is parsed; each level costs the interpreter several frames."""
 MAX_DIGITS = 1_000
 """Longest number as written, in digits."""
-MAX_BITS = 40_000
+MAX_BITS = 100_000
 """Largest number that exact arithmetic may build; 2004! has 19,000 bits."""
 MAX_TERMS = 400
 """Most terms of an expanded polynomial."""

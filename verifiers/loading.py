@@ -83,7 +83,8 @@ def _made(target: Any, wanted: Reference, origin: str | None) -> OutcomeVerifier
     if not callable(target):
         raise ConfigError(
             f"{wanted.name!r} is {target!r:.80}, which is no verifier. "
-            "A verifier is a function such as def f(completion, gold): ..., or a class with key, columns and __call__."
+            "A verifier is a function such as def f(completion, gold): ..., "
+            "or a class with key, columns and __call__."
         )
     parameters = inspect.signature(target).parameters
     marks = any(name in GIVEN or p.kind is p.VAR_KEYWORD for name, p in parameters.items())

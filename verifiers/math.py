@@ -7,6 +7,7 @@ score 0 with its own reason; what the gold or the machine did has no score.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -136,6 +137,13 @@ class MathVerifier:
             return _wrong(Reason.TOO_LARGE, found, gold, str(error))
         except RecursionError:
             return _wrong(Reason.TOO_LARGE, found, gold, "nested too deep")
+        except Exception as error:  # a defect here must not stop a run: it becomes an error verdict
+            return Verdict.failed(
+                Reason.VERIFIER_RAISED,
+                gold=gold.text,
+                error=repr(error),
+                traceback=traceback.format_exc(),
+            )
 
     def _judge(self, found: Extraction, gold: Gold) -> Verdict | Open:
         text = found.text or ""

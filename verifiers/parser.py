@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from .lexer import Token, tokens
-from .limits import MAX_DEPTH, TooLarge, Unreadable
+from .cursor import Cursor
+from .lexer import Token
+from .limits import TooLarge, Unreadable
 from .tree import (
     Binary,
     Call,
@@ -41,7 +42,20 @@ def number(digits: str, exponent: int = 0) -> Number:
     """
     whole, point, places = digits.partition(".")
     value = Fraction(int(whole + places or "0"), 10 ** len(places))
-    return Number(value * Fraction(10) ** exponent, len(places) if point else None)
+    shown = len(places) - exponent if point else None
+    return Number(value * Fraction(10) ** exponent, shown)
+
+
+def scaled(operator: str, left: Node, right: Node) -> Node:
+    r"""A product or quotient; ``2.5 \times 10^{-3}`` is a decimal that shows two digits."""
+    match left, right:
+        case (
+            Number(value, int(places), None),
+            Binary("^", Number(base, None, None), Number(k, None, None)),
+        ) if base == 10:
+            if operator == "*" and k.denominator == 1 and abs(k) <= 300:
+                return Number(value * Fraction(10) ** int(k), places - int(k))
+    return Binary(operator, left, right)
 
 
 def degrees(value: Node) -> Node:
@@ -49,58 +63,8 @@ def degrees(value: Node) -> Node:
     return Binary("/", Binary("*", value, Constant("pi")), Number(Fraction(180)))
 
 
-class Parser:
-    """One pass over the tokens of one text; `stepmark.verifiers.reading` adds lists and relations."""
-
-    def __init__(self, text: str) -> None:
-        self.tokens = tokens(text)
-        self.at = 0
-        self.depth = 0
-        self.bars = 0
-        self.trig = 0
-
-    @property
-    def next(self) -> Token:
-        """The token to be read."""
-        return self.tokens[self.at]
-
-    def peek(self, offset: int = 1) -> Token:
-        """A later token; the end token beyond the end."""
-        return self.tokens[min(self.at + offset, len(self.tokens) - 1)]
-
-    def take(self) -> Token:
-        """Read one token."""
-        token = self.tokens[self.at]
-        if token.kind != "end":
-            self.at += 1
-        return token
-
-    def is_op(self, *names: str) -> bool:
-        """Whether the next token is one of these operators."""
-        token = self.tokens[self.at]
-        return token.kind == "op" and token.text in names
-
-    def accept(self, *names: str) -> str | None:
-        """Read the next token if it is one of these operators."""
-        return self.take().text if self.is_op(*names) else None
-
-    def expect(self, *names: str) -> str:
-        """Read one of these operators, or refuse."""
-        if not self.is_op(*names):
-            raise Unreadable(
-                f"{self.next.text or 'the end'!r} where {' or '.join(names)!r} belongs"
-            )
-        return self.take().text
-
-    def enter(self) -> None:
-        """Count one level of nesting."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise TooLarge(f"nested deeper than {MAX_DEPTH}")
-
-    def leave(self) -> None:
-        """Leave one level of nesting."""
-        self.depth -= 1
+class Parser(Cursor):
+    """One pass over the tokens of a text; `stepmark.verifiers.reading` adds lists and relations."""
 
     def items(self) -> tuple[Node, ...]:
         """Values between commas; overridden where relations are allowed."""
@@ -130,7 +94,7 @@ class Parser:
         return left
 
     def term(self) -> Node:
-        """Factors joined by signs or side by side; a whole number before a proper fraction is mixed."""
+        """Factors joined by signs or side by side; ``1 1/2`` is one mixed number."""
         plain = self.next.kind == "num"
         first = self.at
         left = self.factor()
@@ -140,16 +104,18 @@ class Parser:
         while True:
             if operator := self.accept("*", "/"):
                 sign = self.accept("+", "-")
-                plain = self.next.kind == "num"
+                plain, first = self.next.kind == "num", self.at
                 right = self.factor()
-                left = Binary(operator, left, negative(right) if sign == "-" else right)
-            elif self.is_op("cup", "cap", "setminus", "in") or not self.starts_factor():
+                plain = plain and self.at == first + 1
+                left = scaled(operator, left, negative(right) if sign == "-" else right)
+            elif not self.starts_factor():
                 return left
             else:
                 if self.next.kind == "num" and plain:
                     raise Unreadable(f"two numbers side by side, the second {self.next.text!r}")
-                plain = self.next.kind == "num"
+                plain, first = self.next.kind == "num", self.at
                 left = Binary("*", left, self.factor())
+                plain = plain and self.at == first + 1
 
     def starts_factor(self) -> bool:
         """Whether the next token can begin a factor that is multiplied without a sign."""
@@ -395,7 +361,7 @@ class Parser:
         closing = self.expect(*{"{": ("}",), "{{": ("}}",), "<<": (">>",)}.get(opening, (")", "]")))
         if len(items) == 1 and opening in ("(", "{") and closing in (")", "}"):
             return items[0]
-        return Group({"{": "{}", "{{": "{}", "<<": "()"}.get(opening, opening + closing), items)
+        return Group({"{": "", "{{": "{}", "<<": "()"}.get(opening, opening + closing), items)
 
     def matrix(self, name: str) -> Node:
         """Rows between ``begin`` and ``end``; of equal length, or refused."""

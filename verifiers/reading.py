@@ -76,12 +76,19 @@ class Reader(Parser):
 
     def item(self) -> Node:
         """One value, a chain of relations, or a ratio."""
-        parts = [self.side()]
+        parts = [self.ratio()]
         ops: list[str] = []
-        while self.is_op(*RELATIONS, ":"):
+        while self.is_op(*RELATIONS):
             ops.append(self.take().text)
-            parts.append(self.side())
+            parts.append(self.ratio())
         return Relation(tuple(ops), tuple(parts)) if ops else parts[0]
+
+    def ratio(self) -> Node:
+        """``a : b : c``, or one side alone."""
+        parts = [self.side()]
+        while self.accept(":"):
+            parts.append(self.side())
+        return Relation((":",) * (len(parts) - 1), tuple(parts)) if len(parts) > 1 else parts[0]
 
     def side(self) -> Node:
         """One side of a relation: sets joined, or a value with its unit."""

@@ -24,7 +24,8 @@ class MathSettings:
     """Settings of the verifier `math`."""
 
     units: Units = "strip"
-    """``strip`` drops a unit that one side lacks; ``require`` wants the gold's; ``ignore`` drops all."""
+    """``strip`` drops a unit that one side lacks; ``require`` wants the gold's;
+    ``ignore`` drops all."""
     strict: bool = False
     """Accept answers in a box or after ``####`` only."""
     timeout_s: float = 5.0
@@ -45,7 +46,8 @@ def settings_of(kind: type[S], given: Mapping[str, Any], owner: str) -> S:
     for name, value in given.items():
         if name not in hints:
             raise ConfigError(
-                f"The verifier {owner!r} has no setting {name!r}. {did_you_mean(name, known)} Known: {', '.join(known)}."
+                f"The verifier {owner!r} has no setting {name!r}. "
+                f"{did_you_mean(name, known)} Known: {', '.join(known)}."
             )
         if (problem := _problem(hints[name], value)) is not None:
             raise ConfigError(

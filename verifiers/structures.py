@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .canonical import canonical
+from .evaluate import names
 from .tree import (
     Binary,
     Call,
@@ -17,6 +18,7 @@ from .tree import (
     PlusMinus,
     Relation,
     Symbol,
+    Text,
     Union,
 )
 
@@ -31,7 +33,7 @@ Compare = Callable[[Node, Node], "Comparison"]
 
 
 def is_interval(node: Node) -> bool:
-    """Whether a node can only be a set of reals: mixed brackets, a union, an inequality, infinity."""
+    """Whether a node can only be a set of reals, by brackets, union, inequality, infinity."""
     match node:
         case Union():
             return True
@@ -76,7 +78,7 @@ def _from_inequality(ops: tuple[str, ...], parts: tuple[Node, ...]) -> Node | No
         ops, parts = tuple(FLIPPED[op] for op in reversed(ops)), tuple(reversed(parts))
     if any(op not in ("<", "<=") for op in ops):
         return None
-    if len(ops) == 2 and isinstance(parts[1], Symbol):
+    if len(ops) == 2 and is_name(parts[1]):
         return Group(
             ("[" if ops[0] == "<=" else "(") + ("]" if ops[1] == "<=" else ")"),
             (parts[0], parts[2]),
@@ -100,12 +102,18 @@ def _zero() -> Node:
 
 def target(relation: Relation) -> Node | None:
     """What "x = 5" or "f(x) = 2x" says of its left side; the last part of a chain of equals."""
-    if any(op not in ("=", "in") for op in relation.ops):
-        return relation.parts[-1] if relation.ops[-1] == "~=" else None
-    first, last = relation.parts[0], relation.parts[-1]
-    if is_name(first):
+    ops, parts = relation.ops, relation.parts
+    if "~=" in ops[1:] or ops == ("~=",):
+        parts = parts[: ops.index("~=") + 1]  # what is exact stands before the sign
+        ops = ops[: len(parts) - 1]
+        if not ops:
+            return parts[0]
+    if any(op not in ("=", "in") for op in ops):
+        return parts[-1] if ops == ("~=",) else None
+    first, last = parts[0], parts[-1]
+    if is_name(first) or (not names(first) and not names(last)):
         return last
-    return first if is_name(last) and len(relation.parts) == 2 else None
+    return first if is_name(last) and len(parts) == 2 else None
 
 
 def is_name(node: Node) -> bool:
@@ -117,7 +125,11 @@ def is_name(node: Node) -> bool:
             return True
         case Group(_, items):
             return all(isinstance(item, Symbol) for item in items)
-    return type(node).__name__ == "Text"
+    if isinstance(node, Binary | Call):
+        # |AB|, NO/BO: lengths of segments are named by points.
+        own = names(node)
+        return bool(own) and all(name[0].isupper() for name in own)
+    return isinstance(node, Text) or (isinstance(node, Relation) and node.ops[0] == ":")
 
 
 def relation_of(left: Relation, right: Relation, compare: Compare) -> Comparison:

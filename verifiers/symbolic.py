@@ -10,13 +10,15 @@ from .tree import Binary, Call, Constant, Measure, Node, Number, Percent, Symbol
 
 __all__ = ["prove", "to_sympy"]
 
-NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log", "ceil": "ceiling", "abs": "Abs",
-         "max": "Max", "min": "Min"}  # fmt: skip
+NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log", "ceil": "ceiling",
+         "abs": "Abs",          "max": "Max", "min": "Min"}  # fmt: skip
 
 
 def prove(left: Node, right: Node) -> str:
-    """``"symbolic"`` when sympy shows the difference to be zero, ``"numeric"`` when it cannot tell
-    and the two agree to 300 digits at eight points, ``"different"`` otherwise.
+    """How two expressions are equal, or "different".
+
+    "symbolic": sympy shows the difference to be zero. "numeric": it cannot tell, and the two agree
+    to 175 of 300 digits at eight points; the stated criterion for a positive.
 
     Runs in a worker under a deadline: `simplify` has no bound of its own.
     """

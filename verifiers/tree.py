@@ -34,7 +34,7 @@ class Number:
 
     value: Fraction
     places: int | None = None
-    """Digits after the point as written, counted before any exponent; None for an integer."""
+    """The last digit shown stands for ``10 ** -places``; None when no point is written."""
     base: int | None = None
     """The base that a subscript names: ``value`` is then the digits read in base ten."""
 
@@ -104,7 +104,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Sets joined (``|``) or a set without another (``\\``) or intersected (``&``)."""
+    r"""Sets joined (``|``) or a set without another (``\``) or intersected (``&``)."""
 
     op: str
     parts: tuple[Node, ...]

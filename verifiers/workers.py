@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 __all__ = ["Outcome", "close_workers", "run_all"]
 
@@ -46,7 +46,7 @@ class QuietProcess(multiprocessing.context.SpawnProcess):
     """A spawned process that does not run the caller's main module again."""
 
     @staticmethod
-    def _Popen(process_obj: Any) -> Any:
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802  (the name that multiprocessing calls)
         import types
 
         with _main_lock:
@@ -65,7 +65,7 @@ class QuietContext(multiprocessing.context.SpawnContext):
 
 
 def _prepare(kind: str) -> None:
-    """First thing in a worker: no more memory than allowed, sympy loaded before any deadline runs."""
+    """First thing in a worker: bounds on memory, and sympy loaded before a deadline runs."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -92,7 +92,7 @@ def _pool(kind: str) -> Any:
             max_tasks=RENEW_AFTER,
             initializer=_prepare,
             initargs=(kind,),
-            context=QuietContext(),
+            context=cast(Any, QuietContext()),
         )
         _pools[kind] = (os.getpid(), pool)
         return pool
