@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,15 @@ def test_a_file_as_folder_is_refused_before_anything_is_marked(
     assert run(["demo", "--out", str(tmp_path / "file")]) == 2
     assert "Name a folder" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_terminal_that_knows_only_ascii_is_served() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from stepmark.cli.app import main; main(['demo'])"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"math says right" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -61,6 +62,10 @@ _add_verbs()
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command line and exit with the code of the contract (0, 1, 2, 3, 130, 143)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Terminals that cannot show a sign (ASCII, Windows code pages) get a question mark.
+            stream.reconfigure(errors="replace")
     given = sys.argv[1:] if arguments is None else arguments
     sys.exit(run(given))
 
