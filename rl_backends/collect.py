@@ -1,0 +1,187 @@
+"""What a step learns from: completions drawn and marked, or those that the store already holds.
+
+Rollouts and verdicts are in the run's store before anything is learnt from them. A resumed run
+takes a step's completions and verdicts from there, when the same policy drew them, and marks only
+what has no verdict yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from stepmark.errors import EngineError
+from stepmark.protocols import Engine
+from stepmark.seeds import derive_seed
+from stepmark.store.files import text_hash
+from stepmark.store.samples import Key, Sample, SampleStore
+from stepmark.types import Group, Marked, Prompt, Rollout, Sampling, Status, Verdict
+
+from .reward import Reward
+
+__all__ = ["Collector"]
+
+Verdicts = Mapping[str, list[Verdict]]
+"""By verifier key, one per rollout of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Draws and marks the groups of a step.
+
+    Args:
+        engine: what draws.
+        reward: what marks; without verifiers nothing is stored and every reward is None.
+        store: the run's samples.
+        sampling: how completions are drawn.
+        group_size: completions per problem.
+        seed: of the run.
+        stop: called between groups; it may raise to give up the step.
+    """
+
+    engine: Engine
+    reward: Reward
+    store: SampleStore
+    sampling: Sampling
+    group_size: int
+    seed: int
+    stop: Callable[[], None]
+
+    def collect(
+        self, step: int, prompts: Sequence[Prompt], policy: str, *, max_error_share: float
+    ) -> list[tuple[Marked, ...]]:
+        """The marked groups of a step, one per distinct problem, in the order of the prompts.
+
+        Args:
+            step: from 1.
+            prompts: a problem that comes twice in one step counts once.
+            policy: name of the weights that draw; stored rollouts of other weights are not used.
+            max_error_share: stored error verdicts above this share are marked again.
+        """
+        distinct = list({prompt.problem.id: prompt for prompt in prompts}.values())
+        if not self.reward.terms:
+            groups = self._in_order(distinct, list(self._draw(step, distinct)))
+            return [tuple(Marked(r, {}, None) for r in group.rollouts) for group in groups]
+        groups = self._stored(step, distinct, policy)
+        if groups is None:
+            return self._fresh(step, distinct, policy)
+        return self._again(step, groups, max_error_share)
+
+    def _draw(self, step: int, prompts: Sequence[Prompt]):
+        seed = derive_seed(self.seed, "rollout", step)
+        for group in self.engine.generate(prompts, self.group_size, self.sampling, seed):
+            self.stop()
+            yield group
+
+    def _fresh(self, step: int, prompts: list[Prompt], policy: str) -> list[tuple[Marked, ...]]:
+        """Draw; a thread marks each group while the next ones are drawn; store; then return."""
+        marking: dict[str, Future[Verdicts]] = {}
+        groups: list[Group] = []
+        with ThreadPoolExecutor(1, "stepmark-marking") as pool:
+            try:
+                for group in self._draw(step, prompts):
+                    groups.append(group)
+                    marking[group.prompt.problem.id] = pool.submit(self._mark, group.rollouts)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            groups = self._in_order(prompts, groups)
+            marks = {
+                group.prompt.problem.id: marking[group.prompt.problem.id].result()
+                for group in groups
+            }
+        samples = [
+            Sample.from_rollout(r, step=step, policy=policy, request=self._request(r.prompt, step))
+            for group in groups
+            for r in group.rollouts
+        ]
+        self.store.append(samples)
+        for key in self.reward.keys:
+            self.store.append_verdicts(key, _rows(step, groups, marks, key))
+        return [self._marked(group, marks[group.prompt.problem.id]) for group in groups]
+
+    def _mark(self, rollouts: Sequence[Rollout]) -> Verdicts:
+        return {key: self.reward.mark(rollouts, key) for key in self.reward.keys}
+
+    def _marked(self, group: Group, marks: Verdicts) -> tuple[Marked, ...]:
+        rows: list[Marked] = []
+        for place, rollout in enumerate(group.rollouts):
+            verdicts = {key: marks[key][place] for key in self.reward.keys}
+            rows.append(Marked(rollout, verdicts, self.reward.total(verdicts)))
+        return tuple(rows)
+
+    def _in_order(self, prompts: list[Prompt], groups: list[Group]) -> list[Group]:
+        found = {group.prompt.problem.id: group for group in groups}
+        missing = [prompt.problem.id for prompt in prompts if prompt.problem.id not in found]
+        if missing:
+            raise EngineError(
+                f"The engine returned {len(groups)} groups for {len(prompts)} prompts; the first "
+                f"without one is {missing[0]!r}. Every prompt must have its group."
+            )
+        return [found[prompt.problem.id] for prompt in prompts]
+
+    def _request(self, prompt: Prompt, step: int) -> str:
+        return text_hash(f"{prompt.ids!r} {self.sampling!r} {self.seed} {step}")
+
+    def _stored(self, step: int, prompts: list[Prompt], policy: str) -> list[Group] | None:
+        """The step's groups in the store, when all are there and the same weights drew them."""
+        rows = {sample.key: sample for sample in self.store.rows(step)}
+        seed = derive_seed(self.seed, "rollout", step)
+        groups: list[Group] = []
+        for prompt in prompts:
+            id, request = prompt.problem.id, self._request(prompt, step)
+            rollouts: list[Rollout] = []
+            for k in range(self.group_size):
+                row = rows.get(Key(step, id, k))
+                if row is None or row.policy != policy or row.request != request:
+                    return None
+                rollouts.append(_rollout(prompt, row, derive_seed(seed, id, k), step - 1))
+            groups.append(Group(prompt, tuple(rollouts)))
+        return groups
+
+    def _again(
+        self, step: int, groups: list[Group], max_error_share: float
+    ) -> list[tuple[Marked, ...]]:
+        """The stored groups with their stored verdicts; only what has none is marked."""
+        marks: dict[str, dict[str, list[Verdict]]] = {g.prompt.problem.id: {} for g in groups}
+        for key in self.reward.keys:
+            known = {at: v for at, v in self.store.verdicts(key).items() if at.step == step}
+            errors = sum(verdict.status is Status.ERROR for verdict in known.values())
+            if errors > max_error_share * max(len(known), 1):
+                known = {at: v for at, v in known.items() if v.status is not Status.ERROR}
+            for group in groups:
+                id = group.prompt.problem.id
+                lacking = [r for r in group.rollouts if Key(step, id, r.index) not in known]
+                if lacking:
+                    fresh = self.reward.mark(lacking, key)
+                    new = [(Key(step, id, r.index), v) for r, v in zip(lacking, fresh, strict=True)]
+                    self.store.append_verdicts(key, new)
+                    known |= dict(new)
+                marks[id][key] = [known[Key(step, id, r.index)] for r in group.rollouts]
+        return [self._marked(group, marks[group.prompt.problem.id]) for group in groups]
+
+
+def _rows(
+    step: int, groups: Sequence[Group], marks: Mapping[str, Verdicts], key: str
+) -> list[tuple[Key, Verdict]]:
+    return [
+        (Key(step, group.prompt.problem.id, rollout.index), verdict)
+        for group in groups
+        for rollout, verdict in zip(
+            group.rollouts, marks[group.prompt.problem.id][key], strict=True
+        )
+    ]
+
+
+def _rollout(prompt: Prompt, row: Sample, seed: int, version: int) -> Rollout:
+    return Rollout(
+        prompt=prompt,
+        index=row.k,
+        ids=row.ids or (),
+        logps=row.logps or (),
+        finish=row.finish or "stop",
+        text=row.completion,
+        seed=seed,
+        policy_version=version,
+    )

@@ -1,0 +1,207 @@
+"""Checkpoints: plain Hugging Face folders, and inside some of them what a run needs to continue.
+
+A folder appears whole or not at all (it is written beside and renamed), and a list of hashes in it
+tells a torn or altered one. Layout: the files of ``save_pretrained`` for model and tokenizer, and
+``state/`` with ``training.pt``, ``hashes.json`` and, when it was refreshed, ``reference.pt``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stepmark.errors import RunError
+from stepmark.store.files import file_hash, publish
+
+__all__ = [
+    "Policy",
+    "TrainingState",
+    "fingerprint",
+    "last_good",
+    "load_state",
+    "load_weights",
+    "prune",
+    "random_state",
+    "save_checkpoint",
+    "set_random_state",
+    "step_folder",
+]
+
+log = logging.getLogger(__name__)
+
+STATE = "state"
+
+
+class Policy(NamedTuple):
+    """A causal language model of transformers and its tokenizer."""
+
+    model: Any
+    tokenizer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """Everything besides the policy's weights that the next step depends on."""
+
+    step: int
+    """Optimized steps so far; also the version of the policy."""
+    optimizer: Mapping[str, Any]
+    random: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    best: float | None = None
+    """Highest value of the best metric so far."""
+    best_step: int | None = None
+    evaluated_at: int | None = None
+    """Step of the newest held-out evaluation, so that a resumed run does not repeat it."""
+    evaluation: Mapping[str, float] = field(default_factory=dict[str, float])
+    first_policy: str = ""
+    """`fingerprint` of the policy that the run began with: the reference is made from it."""
+    reference: Mapping[str, Tensor] | None = None
+    """Weights of the reference once it was refreshed; None while it is the first policy."""
+
+
+def step_folder(checkpoints: Path, step: int) -> Path:
+    """Where the numbered checkpoint of a step lies: ``step-000012``."""
+    return checkpoints / f"step-{step:06d}"
+
+
+def save_checkpoint(path: Path, policy: Policy, state: TrainingState | None = None) -> None:
+    """Publish a checkpoint; with a state a run can continue from it. Replaces one of that name.
+
+    The folder loads with ``AutoModelForCausalLM.from_pretrained`` and ``AutoTokenizer``.
+    """
+    with publish(path, replace=True) as folder:
+        folder.mkdir()
+        policy.model.save_pretrained(folder)
+        policy.tokenizer.save_pretrained(folder)
+        if state is not None:
+            _write_state(folder, state)
+
+
+def _write_state(folder: Path, state: TrainingState) -> None:
+    inside = folder / STATE
+    inside.mkdir()
+    row = {name: getattr(state, name) for name in TrainingState.__dataclass_fields__}
+    reference = row.pop("reference")
+    for name in ("random", "optimizer", "evaluation"):
+        row[name] = dict(row[name])
+    torch.save(row, inside / "training.pt")
+    if reference is not None:
+        torch.save(dict(reference), inside / "reference.pt")
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    hashes = {name: file_hash(folder / name) for name in names}
+    (inside / "hashes.json").write_text(json.dumps(hashes, indent=1))
+
+
+def fault(folder: Path) -> str | None:
+    """What is wrong with a resumable checkpoint, or None when it is whole."""
+    listed = folder / STATE / "hashes.json"
+    try:
+        hashes: dict[str, str] = json.loads(listed.read_text())
+    except (OSError, ValueError) as error:
+        return f"its list of hashes cannot be read ({type(error).__name__})"
+    for name, value in hashes.items():
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if file_hash(folder / name) != value:
+            return f"{name} is not what was written"
+    return None
+
+
+def last_good(checkpoints: Path) -> Path | None:
+    """The newest whole checkpoint to continue from; damaged ones are reported by name and passed.
+
+    Raises:
+        RunError: there are checkpoints, and none is whole.
+    """
+    found = sorted(checkpoints.glob("step-[0-9]*"), reverse=True)
+    final = checkpoints / "final"
+    candidates = [folder for folder in [final, *found] if folder.is_dir()]
+    refused: list[str] = []
+    for folder in candidates:
+        problem = fault(folder)
+        if problem is None:
+            return folder
+        refused.append(folder.name)
+        log.warning("The checkpoint %s is refused: %s. Trying the one before it.", folder, problem)
+    if refused:
+        raise RunError(
+            f"No checkpoint in {checkpoints} is whole (refused: {', '.join(refused)}). "
+            "Start again with another --out, or restore one of these folders."
+        )
+    return None
+
+
+def load_state(folder: Path) -> TrainingState:
+    """The state in a checkpoint that `last_good` returned."""
+    row: dict[str, Any] = torch.load(folder / STATE / "training.pt", weights_only=True)
+    reference = folder / STATE / "reference.pt"
+    weights = torch.load(reference, weights_only=True) if reference.is_file() else None
+    return TrainingState(**row, reference=weights)
+
+
+def load_weights(model: Any, folder: Path) -> None:
+    """Copy the weights of a checkpoint into a model of the same architecture."""
+    saved = type(model).from_pretrained(folder, dtype=model.dtype, local_files_only=True)
+    model.load_state_dict(saved.state_dict())
+
+
+def prune(checkpoints: Path, keep: int) -> None:
+    """Remove all numbered checkpoints but the newest ``keep``."""
+    for folder in sorted(checkpoints.glob("step-[0-9]*"))[:-keep]:
+        shutil.rmtree(folder)
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A short name for the weights of a model: two float64 sums of each tensor, hashed.
+
+    Cheap enough to take at every step; it tells policies apart, it does not prove them equal.
+    """
+    digest = blake2b(digest_size=8)
+    for name, weight in _named(model):
+        values = weight.detach().double()
+        digest.update(f"{name} {float(values.sum())!r} {float(values.abs().sum())!r};".encode())
+    return digest.hexdigest()
+
+
+def _named(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    return sorted(model.named_parameters(), key=lambda pair: pair[0])
+
+
+def random_state() -> dict[str, Any]:
+    """The state of all random generators of this process, in plain values and tensors."""
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    numpy_state = (
+        str(kind),
+        [int(key) for key in keys],
+        int(position),
+        int(has_gauss),
+        float(gauss),
+    )
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {
+        "python": random.getstate(),
+        "numpy": numpy_state,
+        "torch": torch.get_rng_state(),
+        "cuda": cuda,
+    }
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Put the generators back to what `random_state` saw."""
+    random.setstate(state["python"])
+    kind, keys, position, has_gauss, gauss = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, gauss))
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])
