@@ -73,6 +73,8 @@ class Decoding:
         self.device = next(model.parameters()).device
         self.eos_ids = torch.tensor(list(eos_ids), device=self.device, dtype=torch.long)
         self.parameters = inspect.signature(model.forward).parameters
+        # transformers 5.24 renamed the cache; older releases know the first name only.
+        self.cache_name = "cache" if "cache" in self.parameters else "past_key_values"
         count, width = len(rows), sampling.max_tokens
         self.uniforms_RM = uniforms([row.seed for row in rows], width).to(self.device)
         self.ids_RM = torch.zeros(count, width, dtype=torch.long, device=self.device)
@@ -147,9 +149,9 @@ class Decoding:
         if "logits_to_keep" in self.parameters:
             given["logits_to_keep"] = 1
         if self.cache is not None:
-            given["past_key_values"] = self.cache
+            given[self.cache_name] = self.cache
         out = self.model(**given)
-        self.cache = out.past_key_values
+        self.cache = getattr(out, self.cache_name)
         return out.logits[:, -1]
 
     def _by_text(self) -> Tensor:
