@@ -14,6 +14,10 @@ OWN = '''
 def named(completion, gold, unit, digits=3):
     """Right when named."""
     return True
+
+def counts(completion, seen=[]):
+    seen.append(completion)
+    return 1 / len(seen)
 '''
 
 
@@ -81,3 +85,17 @@ def test_a_remembered_file_that_is_gone_is_listed_with_the_reason(
     said(capsys, "add", "mine", "checks.py:named")
     Path("checks.py").unlink()
     assert "There is no file" in said(capsys, "list")["mine"]["error"]
+
+
+def test_check_exits_1_and_names_the_law_that_is_broken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["verifiers", "check", "exact"]) == 0
+    assert "exact@1 keeps the contract" in capsys.readouterr().out
+    assert run(["verifiers", "check", "checks.py:counts", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    broken = [law["law"] for law in report["laws"] if not law["kept"]]
+    assert "marking twice gives the same" in broken
+    assert run(["verifiers", "check", "checks.py:counts"]) == 1
+    assert "broken marking twice gives the same" in capsys.readouterr().out
+    assert run(["verifiers", "check", "checks.py:absent"]) == 2

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from stepmark.errors import Error
+from stepmark.report.text import visible
 
 from .console import Debug, Json, emit, grid, out, plain, say, show
 
@@ -64,6 +65,29 @@ def show_verifier(reference: Ref, as_json: Json = False, debug: Debug = False) -
         out.print(row["doc"] or "It has no docstring.", markup=False)
 
     emit(row, as_json, render)
+
+
+@app.command("check")
+def check(reference: Ref, as_json: Json = False, debug: Debug = False) -> int:
+    """Test a verifier against the contract; exits 1 when it breaks a promise."""
+    from stepmark.testing import check_verifier
+
+    report = check_verifier(reference, strict=False)
+
+    def render() -> None:
+        for law in report.checks:
+            word = "[green]kept  [/]" if law.passed else "[bold red]broken[/]"
+            out.print(f"{word} {plain(law.name)}")
+            if not law.passed:
+                out.print(f"       {plain(visible(law.seen))}")
+        broken = sum(not law.passed for law in report.checks)
+        kept = f"keeps the contract: {len(report.checks)} promises"
+        verdict = f"breaks {broken} of {len(report.checks)} promises" if broken else kept
+        out.print(f"{plain(report.key)} {verdict}.")
+
+    laws = [{"law": law.name, "kept": law.passed, "seen": law.seen} for law in report.checks]
+    emit({"key": report.key, "kept": report.passed, "laws": laws}, as_json, render)
+    return 0 if report.passed else 1
 
 
 @app.command("add")
