@@ -5,3 +5,7 @@ if __name__ == "prm":
         "This folder is the source of stepmark.prm: import that name. "
         "For another project's package named 'prm', run outside this checkout."
     )
+
+from .steps import SPLITTERS, Span, Splitter, split_steps, step_texts, step_token_ends
+
+__all__ = ["SPLITTERS", "Span", "Splitter", "split_steps", "step_texts", "step_token_ends"]

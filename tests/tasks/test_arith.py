@@ -69,7 +69,7 @@ def test_texts_use_only_the_closed_vocabulary(seed, difficulty):
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 10**6), st.integers(0, 2), st.integers(1, 20))
+@given(st.integers(0, 10**6), st.integers(0, 2), st.integers(1000, 2000))
 def test_a_wrong_result_makes_its_line_and_what_builds_on_it_false(seed, at, off):
     problem = made(seed, Difficulty(steps=(3, 3), product_share=0.0))
     lines = list(problem.meta["steps"])

@@ -1,0 +1,180 @@
+"""From rows to problems: which column is what, and what a cell may hold."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from stepmark.errors import DataError, did_you_mean
+from stepmark.types import Problem
+
+from .readers import Row, Table
+
+__all__ = ["GOLD_NAMES", "PROMPT_NAMES", "Columns", "find_columns", "need_columns", "to_problems"]
+
+PROMPT_NAMES = ("problem", "question", "prompt", "input", "query")
+GOLD_NAMES = ("gold", "ground_truth", "gts", "target", "solution", "answer", "final_answer")
+
+
+class Columns(NamedTuple):
+    """The columns that are read as problem, gold and worked solution."""
+
+    prompt: str
+    gold: str
+    solution: str | None
+    announcement: str
+    """One line on what was guessed; empty when nothing was."""
+
+
+def need_columns(table: Table, names: Sequence[str], remedy: str) -> None:
+    """Refuse a table in which a column is missing from any row.
+
+    Raises:
+        DataError: with the columns seen, those expected, and the remedy.
+    """
+    for index, row in enumerate(table.rows):
+        if missing := [name for name in names if name not in row]:
+            raise DataError(
+                f"{table.where(index)}: no column {', '.join(map(repr, missing))}; "
+                f"it has {', '.join(row) or 'none'}, expected {', '.join(names)}. {remedy}"
+            )
+
+
+def find_columns(
+    table: Table, prompt: str | None, gold: str | None, solution: str | None
+) -> Columns:
+    """The columns to read: those that were named, the others guessed from their names.
+
+    Raises:
+        DataError: a named column is missing, or a guess has no candidate or several.
+    """
+    for flag, name in (("prompt", prompt), ("gold", gold), ("solution", solution)):
+        if name is not None and name not in table.columns:
+            hint = did_you_mean(name, table.columns)
+            raise DataError(
+                f"{table.place} has no column {name!r}. {hint} "
+                f"Columns: {', '.join(table.columns)}. Set --{flag}-column to one of them."
+            )
+    taken = {name for name in (prompt, gold, solution) if name}
+    found_prompt = prompt or _guess(table, "prompt", PROMPT_NAMES, taken)
+    found_gold = gold or _guess(table, "gold", GOLD_NAMES, taken | {found_prompt})
+    guessed = [
+        f"{word} from column {name!r}"
+        for word, name, given in (("problem", found_prompt, prompt), ("gold", found_gold, gold))
+        if given is None
+    ]
+    line = f"{table.place}: {', '.join(guessed)}" if guessed else ""
+    return Columns(found_prompt, found_gold, solution, line)
+
+
+def _guess(table: Table, kind: str, names: Sequence[str], taken: set[str]) -> str:
+    found = [name for name in names if name in table.columns and name not in taken]
+    if len(found) == 1:
+        return found[0]
+    what = f"several candidates for the {kind}: {', '.join(found)}"
+    if not found:
+        what = f"no column that is known to hold the {kind} ({', '.join(names)})"
+    choices = found or table.columns
+    raise DataError(
+        f"{table.place} has {what}. Columns: {', '.join(table.columns)}. "
+        f"Choose with --{kind}-column, for example --{kind}-column {choices[0]}."
+    )
+
+
+def to_problems(table: Table, columns: Columns, name: str) -> tuple[Problem, ...]:
+    """The rows as problems; all columns travel in ``meta`` under their own names.
+
+    Ids: ``NAME/`` and the ``id`` column where every row has one; else a digest of problem and gold,
+    with ``-2``, ``-3`` ... for repeated rows, in their order.
+
+    Raises:
+        DataError: a row's problem, gold or id cannot be used, or two rows share an id.
+    """
+    texts = [_problem_text(row.get(columns.prompt), table, i) for i, row in enumerate(table.rows)]
+    golds = [gold_text(row.get(columns.gold), table, i) for i, row in enumerate(table.rows)]
+    if all(gold is None for gold in golds):
+        raise DataError(
+            f"{table.place}: the gold column {columns.gold!r} is empty in every row. "
+            f"Set --gold-column to one of {', '.join(table.columns)}."
+        )
+    ids = _ids(table, name, texts, golds)
+    problems: list[Problem] = []
+    for id, text, gold, row in zip(ids, texts, golds, table.rows, strict=True):
+        worked = row.get(columns.solution) if columns.solution else None
+        solution = None if worked is None else str(worked)
+        problems.append(Problem(id, text, gold, solution, name, dict(row)))
+    return tuple(problems)
+
+
+def _ids(
+    table: Table, name: str, texts: Sequence[str], golds: Sequence[str | None]
+) -> Iterable[str]:
+    if any(row.get("id") is None for row in table.rows):
+        contents = [
+            hashlib.blake2b(f"{text}\x1f{gold}".encode(), digest_size=8).hexdigest()
+            for text, gold in zip(texts, golds, strict=True)
+        ]
+        seen: Counter[str] = Counter()
+        ids: list[str] = []
+        for content in contents:
+            seen[content] += 1
+            ids.append(f"{name}/{content}" + (f"-{seen[content]}" if seen[content] > 1 else ""))
+        return ids
+    first: dict[str, int] = {}
+    for index, row in enumerate(table.rows):
+        id = f"{name}/{row['id']}"
+        if id in first:
+            raise DataError(
+                f"{table.where(index)}: the id {row['id']!r} was used before, at "
+                f"{table.where(first[id])}. Ids must differ; rename the column to let ids be made."
+            )
+        first[id] = index
+    return first
+
+
+def _problem_text(value: Any, table: Table, index: int) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, list) and value and all(isinstance(turn, dict) for turn in value):
+        return _user_turn(value, table, index)
+    raise DataError(
+        f"{table.where(index)}: the problem is {_short(value)}, not a text with words in it. "
+        "Mend or remove the row, or choose another --prompt-column."
+    )
+
+
+def _user_turn(turns: list[Row], table: Table, index: int) -> str:
+    """The text of a chat's one user turn; chats with more turns have no single problem."""
+    users = [turn.get("content") for turn in turns if turn.get("role") == "user"]
+    others = {str(turn.get("role")) for turn in turns} - {"user", "system"}
+    if len(users) != 1 or others or not isinstance(users[0], str) or not users[0].strip():
+        roles = ", ".join(str(turn.get("role")) for turn in turns)
+        raise DataError(
+            f"{table.where(index)}: the problem is a chat with the turns {roles}; only one user "
+            "turn, with or without a system turn, can be read. Put the problem into a text column."
+        )
+    return users[0]
+
+
+def gold_text(value: Any, table: Table, index: int) -> str | None:
+    """A gold cell as text: text and numbers as they are, None or blank as None, a list of one."""
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise DataError(
+        f"{table.where(index)}: the gold is {_short(value)}, not a text or a number. "
+        "Mend or remove the row, or choose another --gold-column."
+    )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
