@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +37,7 @@ def test_steps_end_on_increasing_tokens_and_the_last_on_the_last(text, splitter,
     cuts = {0, len(text)} | {a for a, _ in spans}
     cuts |= set(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
     edges = sorted(cuts)
-    offsets = list(zip(edges, edges[1:], strict=False)) + [(len(text), len(text))]
+    offsets = [*pairwise(edges), (len(text), len(text))]
     ends = step_token_ends(spans, offsets)
     assert len(ends) == len(spans)
     assert list(ends) == sorted(set(ends))

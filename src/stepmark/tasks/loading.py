@@ -116,7 +116,9 @@ def _other_split(asked: Reference, split: str) -> str:
     """A note when a file's name says that it holds the other split than the one asked for."""
     path = asked.settings.get("path")
     other = {"train": "test", "test": "train"}.get(split)
-    if isinstance(path, str) and other and re.search(rf"(?<![a-z]){other}(?![a-z])", path.lower()):
+    if not isinstance(path, str) or not other or "{split}" in path:
+        return ""
+    if re.search(rf"(?<![a-z]){other}(?![a-z])", Path(path).name.lower()):
         return f"{asked.name}: the split {split!r} is read from {path}, by name the {other!r} one."
     return ""
 
@@ -152,8 +154,8 @@ def load_tasks(
     given = tuple(weight for _, weight in named) if weights is None else tuple(weights)
     if len(given) != len(named) or not named:
         raise ConfigError(f"{len(given)} weights for {len(named)} tasks; give one a task.")
-    if bad := next((weight for weight in given if not weight > 0), None):
-        raise ConfigError(f"A task's weight is {bad}; it must be greater than 0.")
+    if bad := [weight for weight in given if not weight > 0]:
+        raise ConfigError(f"A task's weight is {bad[0]}; it must be greater than 0.")
     loaded = tuple(load_task(name, split) for name, _ in named)
     names = [task.name for task in loaded]
     if len(set(names)) < len(names):
