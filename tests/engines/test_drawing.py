@@ -1,0 +1,48 @@
+"""Drawing follows the distribution, and cuts keep what they say."""
+
+from __future__ import annotations
+
+import torch
+
+from stepmark import Sampling
+from stepmark.engines.drawing import draw, uniforms
+
+LOGITS = torch.tensor([2.0, 1.0, 0.0, -torch.inf, -1.0])
+
+
+def shares(sampling: Sampling, count: int = 20_000) -> torch.Tensor:
+    """Share of each token when the uniform numbers are evenly spread: exact to 1 / count."""
+    spread_B = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    tokens_B, _ = draw(LOGITS.expand(count, -1), spread_B, sampling)
+    return torch.bincount(tokens_B, minlength=len(LOGITS)) / count
+
+
+def test_shares_are_the_tempered_probabilities() -> None:
+    for temperature in (0.5, 1.0, 2.0):
+        wanted = torch.softmax(LOGITS / temperature, -1)
+        assert torch.allclose(shares(Sampling(temperature)), wanted, atol=1e-4)
+
+
+def test_top_k_keeps_k_tokens_and_their_proportions() -> None:
+    wanted = torch.softmax(LOGITS, -1)
+    wanted[2:] = 0
+    assert torch.allclose(shares(Sampling(top_k=2)), wanted / wanted.sum(), atol=1e-4)
+
+
+def test_top_p_keeps_the_fewest_tokens_that_reach_the_mass() -> None:
+    wanted = torch.softmax(LOGITS, -1)
+    wanted[2:] = 0
+    assert torch.allclose(shares(Sampling(top_p=0.7)), wanted / wanted.sum(), atol=1e-4)
+
+
+def test_extreme_uniform_numbers_never_draw_an_impossible_token() -> None:
+    edges_B = torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)
+    logits = torch.tensor([-torch.inf, 0.0, 0.0, -torch.inf]).expand(2, -1)
+    assert draw(logits, edges_B, Sampling())[0].tolist() == [1, 2]
+
+
+def test_uniform_numbers_depend_on_their_seed_alone() -> None:
+    together = uniforms([3, 4, 5], 6)
+    assert torch.equal(together[1:2], uniforms([4], 6))
+    assert torch.equal(together[:, :2], uniforms([3, 4, 5], 2))
+    assert bool(((together >= 0) & (together < 1)).all())
