@@ -1,0 +1,140 @@
+"""The benchmark table: the same results always give the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from stepmark.errors import RunError
+from stepmark.report.markdown import markdown_table
+from stepmark.report.numbers import NOTHING, count, percent
+
+from .result import EvalResult
+
+__all__ = ["find_runs", "read_result", "table", "table_json", "table_text"]
+
+HEADERS = (
+    "model",
+    "task",
+    "n",
+    "metric",
+    "accuracy [95 %]",
+    "no answer",
+    "truncated",
+    "no verdict",
+    "tokens",
+    "prompt",
+)
+
+
+def table(runs: Iterable[Path]) -> str:
+    """The table of finished runs in Markdown, with what must be known to read it below.
+
+    Raises:
+        RunError: a folder is not a finished evaluation.
+    """
+    return table_text([read_result(run) for run in runs])
+
+
+def table_json(results: Sequence[EvalResult]) -> dict[str, Any]:
+    """The table for machines: every number with its n and interval."""
+    return {"rows": [result.to_row() for result in results]}
+
+
+def table_text(results: Sequence[EvalResult]) -> str:
+    """The table of results in Markdown."""
+    rows = [
+        (
+            result.about.model,
+            f"{result.about.task}/{result.about.split}",
+            count(result.n),
+            result.name,
+            percent(result.accuracy, (result.low, result.high)),
+            percent(result.no_answer),
+            percent(result.truncated),
+            _no_verdict(result),
+            NOTHING if result.mean_tokens is None else f"{result.mean_tokens:.1f}",
+            f"{result.about.prompt}@{result.about.prompt_hash[:8]}",
+        )
+        for result in results
+    ]
+    return f"{markdown_table(HEADERS, rows)}\n\n{footnote(results)}\n"
+
+
+def footnote(results: Sequence[EvalResult]) -> str:
+    """Verifier, decoding, seeds and data of the rows, and how the numbers are made."""
+    verifiers = dict.fromkeys(result.about.verifier for result in results)
+    decodings = dict.fromkeys(_decoding(result) for result in results)
+    data = dict.fromkeys(
+        f"{result.about.task}/{result.about.split}@{result.about.data_hash}" for result in results
+    )
+    said = [
+        f"Verifier: {', '.join(verifiers)}. Decoding: {'; '.join(decodings)}.",
+        f"Data: {', '.join(data)}.",
+        "n: problems. Intervals: Wilson, 95 %; over several completions with the effective sample "
+        "size, clustered by problem. Shares are of all completions; tokens per completion.",
+    ]
+    if any(result.abstains or result.errors for result in results):
+        said.append(
+            "No verdict: abstains + errors; they count as not correct, and the accuracy would be "
+            "at most the number behind 'max' if all of them were correct."
+        )
+    return "  \n".join(said)
+
+
+def _no_verdict(result: EvalResult) -> str:
+    if not result.abstains + result.errors:
+        return "0"
+    return f"{result.abstains} + {result.errors}, max {percent(result.accuracy_upper)}"
+
+
+def _decoding(result: EvalResult) -> str:
+    about = result.about
+    how = "greedy" if about.greedy else f"temperature {about.temperature:g}, seed {about.seed}"
+    return f"{how}, at most {about.max_tokens} tokens"
+
+
+def read_result(run: Path) -> EvalResult:
+    """The result of a finished run.
+
+    Raises:
+        RunError: the folder is not a finished evaluation.
+    """
+    path = Path(run) / "summary.json"
+    try:
+        return EvalResult.from_row(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        begun = (Path(run) / "config.toml").is_file()
+        remedy = (
+            "Run its command again with --resume to finish it."
+            if begun
+            else "Give a folder that `stepmark eval run --out` made."
+        )
+        raise RunError(f"{str(run)!r} holds no summary.json. {remedy}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(
+            f"{str(path)!r} is not the summary of an evaluation ({error!r}). "
+            "Give a folder that `stepmark eval run --out` made."
+        ) from error
+
+
+def find_runs(places: Iterable[Path]) -> list[Path]:
+    """The run folders in some places: each is one itself, or holds some, in the order of names.
+
+    Raises:
+        RunError: a place holds none.
+    """
+    found: list[Path] = []
+    for place in map(Path, places):
+        if (place / "config.toml").is_file():
+            found.append(place)
+            continue
+        inner = sorted(path.parent for path in place.glob("*/config.toml"))
+        if not inner:
+            raise RunError(
+                f"There is no run in {str(place)!r}. Give folders that `stepmark eval run` made."
+            )
+        found += inner
+    return list(dict.fromkeys(found))
