@@ -39,8 +39,6 @@ def canonical(node: Node) -> Ratio:
             return Ratio.atom(("s", name))
         case Constant(("pi" | "e" | "i") as name):
             return Ratio.atom((name,))
-        case Constant(("oo" | "dots" | "emptyset") as name):
-            return Ratio.atom(("c", name))
         case Percent(value):
             return canonical(value).times(Ratio.of(Fraction(1, 100)))
         case Measure(value, _):

@@ -274,6 +274,8 @@ def _groups(left: Node, right: Node, units: Units) -> Comparison | None:
 
 def _expressions(left: Node, right: Node) -> Comparison:
     """Normal forms, then values at random points, then the pair stays open."""
+    if Constant("oo") in (left, right, *_negated(left), *_negated(right)):
+        return no("infinity")  # equal ones are the same tree
     try:
         a, b = canonical(left), canonical(right)
     except TooLarge:
@@ -294,6 +296,13 @@ def _expressions(left: Node, right: Node) -> Comparison:
     ):
         return no("normal form")
     return Comparison(None, "symbolic", ((left, right),))
+
+
+def _negated(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Binary("-", Number(zero, None, None), right) if zero == 0:
+            return (right,)
+    return ()
 
 
 def _decimal(left: Node, right: Node, a: Ratio, b: Ratio) -> Comparison | None:

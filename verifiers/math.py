@@ -10,16 +10,19 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
 from stepmark.types import Item, Problem, Reason, Verdict
 
+from .canonical import canonical
 from .compare import Comparison, Units, compare
+from .evaluate import differ
 from .extract import Extraction, extract, extract_gold
 from .limits import TooLarge, Unreadable
 from .reading import parse, spelled, text_key
 from .settings import MathSettings, settings_key, settings_of
-from .tree import Node, Text
+from .tree import Binary, Call, Measure, Node, Number, Percent, Symbol, Text
 from .workers import Outcome, run_all
 
 __all__ = ["Explanation", "MathVerifier", "explain", "verify_math"]
@@ -178,9 +181,20 @@ def read_gold(text: str) -> Gold:
         if not gold:
             return Gold("", "", None, "empty")
         node = parse(gold)
+        _check_gold(node)
         return Gold(gold, text_key(gold), node)
     except (Unreadable, TooLarge, RecursionError) as error:
         return Gold(gold, text_key(gold[:4000]), None, str(error))
+
+
+def _check_gold(node: Node) -> None:
+    """Refuse a gold that nothing could be compared with: a division by zero, a power tower."""
+    if not isinstance(node, Number | Symbol | Binary | Call | Percent | Measure):
+        return
+    try:
+        canonical(node)
+    except TooLarge:
+        differ(node, Number(Fraction(0)))  # values at points may still tell answers from it
 
 
 def prove_task(left: Node, right: Node) -> str:

@@ -257,12 +257,9 @@ class Parser(Cursor):
         if letter == ("sym", "e", False) or letter == ("sym", "E", False):
             signed = after.kind == "op" and after.text in "+-"
             digits = self.peek(2) if signed else after
-            if (
-                digits.kind == "num"
-                and digits.text.isdecimal()
-                and not digits.spaced
-                and (signed or letter.text == "E" or "." in token.text)
-            ):
+            # "2e-1" is 2e - 1; what no mathematician writes so is an exponent: 1e-3, 2.5e-1, 3E2.
+            marked = letter.text == "E" or "." in token.text or token.text == "1"
+            if digits.kind == "num" and digits.text.isdecimal() and not digits.spaced and marked:
                 if len(digits.text) > 3:
                     raise TooLarge(f"the exponent {digits.text[:20]}")
                 self.at += 3 if signed else 2

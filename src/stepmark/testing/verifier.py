@@ -1,0 +1,185 @@
+"""The contract of outcome verifiers, as a test that anybody can run on theirs."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepmark.protocols import OutcomeVerifier
+from stepmark.types import Item, Problem, Status, Verdict
+from stepmark.verifiers import load_verifier
+
+__all__ = ["Check", "CheckFailed", "Report", "check_verifier"]
+
+ODD_TEXTS = (
+    "",
+    " \n\t",
+    "\\boxed{",
+    "\\boxed{}",
+    "}" * 50,
+    "\x00\x07",
+    "\ud800 lone surrogate",
+    "\u202e right to left \u202c",
+    "９９ full width",
+    "__import__('os').system('exit 1')",
+    "9^{9^{9^9}}",
+    "x" * 200_000,
+)
+"""Completions that a policy can write; none may make a verifier raise."""
+
+
+class CheckFailed(AssertionError):
+    """A verifier breaks its contract; the message lists every promise that it broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One promise, and whether it was kept."""
+
+    name: str
+    passed: bool
+    seen: str = ""
+    """What was seen instead, when it was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All promises of one verifier."""
+
+    key: str
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every promise was kept."""
+        return all(check.passed for check in self.checks)
+
+    def raise_if_failed(self) -> None:
+        """Raise `CheckFailed` with the promises that were broken, if any."""
+        broken = [f"{check.name}: {check.seen}" for check in self.checks if not check.passed]
+        if broken:
+            raise CheckFailed(f"{self.key} breaks its contract.\n  " + "\n  ".join(broken))
+
+
+def check_verifier(
+    verifier: str | Mapping[str, Any] | Callable[..., Any] | OutcomeVerifier,
+    *,
+    items: Sequence[Item] = (),
+    strict: bool = True,
+) -> Report:
+    """The report on a verifier's contract.
+
+    One verdict per item and in order; a batch marks as items do one by one; twice gives the same;
+    scores lie in [0, 1]; nothing is raised, whatever the text; the key is file-safe; key and
+    columns pickle.
+
+    Args:
+        verifier: a reference as `stepmark.verifiers.load_verifier` takes it, or an object.
+        items: items of your own with the columns that the verifier asks for; made-up ones are
+            used beside them, with the text "1" in every column that it asks for.
+        strict: raise when a promise is broken; else only report.
+
+    Raises:
+        CheckFailed: a promise is broken and ``strict`` is set.
+
+    >>> check_verifier("exact").passed
+    True
+    """
+    subject = load_verifier(verifier)
+    tried = [*items, *_plain(subject)]
+    odd = _odd(subject)
+    checks = [
+        _attempt("the key is file-safe text", lambda: _key(subject)),
+        _attempt("key and columns pickle", lambda: _pickles(subject)),
+        _attempt("an empty batch gives an empty list", lambda: _is([], subject([]))),
+        _attempt("one verdict per item", lambda: _counts(subject, tried)),
+        _attempt("a batch marks as items do one by one", lambda: _one_by_one(subject, tried)),
+        _attempt("a reversed batch gives reversed verdicts", lambda: _reversed(subject, tried)),
+        _attempt("marking twice gives the same", lambda: _is(subject(tried), subject(tried))),
+        _attempt("odd texts raise nothing", lambda: _counts(subject, odd)),
+        _attempt("odd texts are not errors of the verifier", lambda: _no_errors(subject, odd)),
+        _attempt("scores lie in [0, 1]", lambda: _scores(subject, [*tried, *odd])),
+    ]
+    report = Report(str(getattr(subject, "key", subject)), tuple(checks))
+    if strict:
+        report.raise_if_failed()
+    return report
+
+
+def _attempt(name: str, claim: Callable[[], str | None]) -> Check:
+    """A claim returns None when it holds, else what was seen; a raise is what was seen, too."""
+    try:
+        seen = claim()
+    except Exception as error:
+        seen = f"raised {type(error).__name__}: {str(error)[:300]}"
+    return Check(name, seen is None, seen or "")
+
+
+def _item(verifier: OutcomeVerifier, index: int, completion: str, gold: str) -> Item:
+    meta = dict.fromkeys(verifier.columns, "1")
+    problem = Problem(f"check/{index}", "What is it?", gold, gold, "check", meta)
+    return Item(problem, completion, "What is it?")
+
+
+def _plain(verifier: OutcomeVerifier) -> list[Item]:
+    pairs = [
+        ("\\boxed{1}", "1"),
+        ("The answer is 2.", "1"),
+        ("#### 3", "3"),
+        ("I do not know", "4"),
+    ]
+    return [_item(verifier, i, text, gold) for i, (text, gold) in enumerate(pairs)]
+
+
+def _odd(verifier: OutcomeVerifier) -> list[Item]:
+    return [_item(verifier, index, text, "17") for index, text in enumerate(ODD_TEXTS)]
+
+
+def _key(verifier: OutcomeVerifier) -> str | None:
+    key = verifier.key
+    good = isinstance(key, str) and re.fullmatch(r"[\w.@-]{1,120}", key)
+    return None if good else f"the key {key!r}; allowed are letters, digits and . _ - @"
+
+
+def _pickles(verifier: OutcomeVerifier) -> str | None:
+    pair = (verifier.key, verifier.columns)
+    return _is(pair, pickle.loads(pickle.dumps(pair)))
+
+
+def _counts(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    verdicts = verifier(items)
+    if not isinstance(verdicts, list) or any(not isinstance(v, Verdict) for v in verdicts):
+        return f"{verdicts!r:.200} instead of a list of Verdicts"
+    return (
+        None if len(verdicts) == len(items) else f"{len(verdicts)} verdicts for {len(items)} items"
+    )
+
+
+def _one_by_one(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    return _is(verifier(items), [verdict for item in items for verdict in verifier([item])])
+
+
+def _reversed(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    return _is(verifier(items), verifier(items[::-1])[::-1])
+
+
+def _no_errors(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    for item, verdict in zip(items, verifier(items), strict=True):
+        if verdict.status is Status.ERROR:
+            last = str(verdict.detail.get("traceback", verdict.reason)).strip().splitlines()[-1:]
+            return f"the completion {item.completion[:40]!r} is an error verdict ({' '.join(last)})"
+    return None
+
+
+def _scores(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    for verdict in verifier(items):
+        if verdict.score is not None and not 0 <= verdict.score <= 1:
+            return f"the score {verdict.score!r}"
+    return None
+
+
+def _is(expected: object, seen: object) -> str | None:
+    return None if expected == seen else f"{seen!r:.200} where {expected!r:.200} was seen before"
