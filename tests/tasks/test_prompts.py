@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from stepmark.errors import ConfigError, UnknownNameError
-from stepmark.tasks import PROMPTS, PromptTemplate, prompt_named
+from stepmark.tasks.prompts import PROMPTS, PromptTemplate, prompt_named
 
 
 def test_built_in_prompts_ask_for_a_boxed_answer():

@@ -82,6 +82,7 @@ def test_a_step_does_not_depend_on_what_was_asked_before():
         ({"a": ()}, None, 1),
         ({"a": made("a", 2)}, {"b": 1.0}, 1),
         ({"a": made("a", 2)}, {"a": 0.0}, 1),
+        ({"a": made("a", 2)}, {"a": float("nan")}, 1),
         ({"a": made("a", 2)}, None, 0),
     ],
 )

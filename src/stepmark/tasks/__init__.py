@@ -4,7 +4,7 @@ from .arith import Difficulty, check_steps, demonstrations, make_problem
 from .arith_model import arith_tokenizer, tiny_llama
 from .dataset import load_dataset_task
 from .loading import WeightedTasks, load_task, load_tasks
-from .prompts import PROMPTS, PromptTemplate, prompt_named
+from .prompts import PromptTemplate, prompt_named
 from .readers import Table, read_table
 from .schedule import problems_for_step
 from .selection import take
@@ -12,7 +12,6 @@ from .spec import TaskSpec, load_spec
 from .task import LoadedTask, Task, data_hash, tasks
 
 __all__ = [
-    "PROMPTS",
     "Difficulty",
     "LoadedTask",
     "PromptTemplate",

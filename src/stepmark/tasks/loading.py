@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -154,7 +155,7 @@ def load_tasks(
     given = tuple(weight for _, weight in named) if weights is None else tuple(weights)
     if len(given) != len(named) or not named:
         raise ConfigError(f"{len(given)} weights for {len(named)} tasks; give one a task.")
-    if bad := [weight for weight in given if not weight > 0]:
+    if bad := [weight for weight in given if not 0 < weight < math.inf]:
         raise ConfigError(f"A task's weight is {bad[0]}; it must be greater than 0.")
     loaded = tuple(load_task(name, split) for name, _ in named)
     names = [task.name for task in loaded]

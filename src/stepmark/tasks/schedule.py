@@ -46,7 +46,9 @@ def problems_for_step(
     names = sorted(problems_by_task)
     if not names or not all(problems_by_task.values()):
         raise ConfigError(f"A task without problems among {names}; every task needs one or more.")
-    if weights is not None and (sorted(weights) != names or min(weights.values()) <= 0):
+    if weights is not None and (
+        sorted(weights) != names or not all(0 < value < math.inf for value in weights.values())
+    ):
         raise ConfigError(
             f"Task weights are {dict(weights)}; give a number above 0 for each of {names}."
         )

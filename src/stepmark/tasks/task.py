@@ -50,7 +50,8 @@ class LoadedTask:
     prompt: PromptTemplate
     max_tokens: int
     data_hash: str
-    """Digest of the normalised rows: the same rows give the same one wherever they came from."""
+    """Digest of the normalised rows: the same ids, golds and columns give the same one
+    on every machine and from every file format."""
     answer_kind: AnswerKind = "expression"
     announcement: str = ""
     """One line on what was guessed (columns, split); empty when nothing was."""
