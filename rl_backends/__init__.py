@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .advantages import group_advantages
     from .backend import Backend, Losses, Models, Prepared, backends
+    from .data import prompt_source
     from .demonstrations import Demonstrations
     from .grpo import Grpo, GrpoConfig
     from .kl import kl_tokens
@@ -51,6 +52,7 @@ __all__ = [
     "check",
     "group_advantages",
     "kl_tokens",
+    "prompt_source",
     "train",
 ]
 
@@ -60,6 +62,7 @@ _HOMES = {
     "group_advantages": f"{__name__}.advantages",
     "Demonstrations": f"{__name__}.demonstrations",
     "kl_tokens": f"{__name__}.kl",
+    "prompt_source": f"{__name__}.data",
     **dict.fromkeys(("Grpo", "GrpoConfig"), f"{__name__}.grpo"),
     **dict.fromkeys(("Sft", "SftConfig"), f"{__name__}.sft"),
     **dict.fromkeys(("TrainResult", "train"), f"{__name__}.loop"),

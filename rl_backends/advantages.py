@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeGuard
 
 __all__ = ["EPSILON", "Scale", "group_advantages", "is_flat"]
 
@@ -63,5 +63,5 @@ def is_flat(rewards: Sequence[float | None]) -> bool:
     return len(scored) < 2 or max(scored) == min(scored)
 
 
-def _is_scored(reward: float | None) -> bool:
+def _is_scored(reward: float | None) -> TypeGuard[float]:
     return reward is not None and not math.isnan(reward)

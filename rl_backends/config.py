@@ -102,8 +102,8 @@ def check_rollout(
     if backend.source == "rollouts" and rollout.group_size < least:
         raise ConfigError(
             f"rollout.group_size is {rollout.group_size}, but the backend "
-            f"{algorithm.backend!r} (algorithm.backend) compares completions of one problem with each other. "
-            f"Set rollout.group_size to {least} "
+            f"{algorithm.backend!r} (algorithm.backend) compares completions of one problem "
+            f"with each other. Set rollout.group_size to {least} "
             'or more (8 is usual), or choose algorithm.backend = "sft".'
         )
     if algorithm.minibatches > rollout.prompts_per_step:

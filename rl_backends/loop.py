@@ -16,7 +16,6 @@ resumed from a checkpoint goes on exactly as one that was never stopped.
 from __future__ import annotations
 
 import copy
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,41 +24,28 @@ from pathlib import Path
 from typing import Any
 
 from stepmark.config.tables import RolloutTable
-from stepmark.errors import ConfigError, EngineError, RunError, Stopped
+from stepmark.errors import ConfigError, EngineError, Stopped, VerifierError
 from stepmark.protocols import Engine
 from stepmark.store.run import RunFolder
-from stepmark.training.checkpoint import (
-    Policy,
-    TrainingState,
-    fingerprint,
-    last_good,
-    load_state,
-    load_weights,
-    prune,
-    random_state,
-    save_checkpoint,
-    set_random_state,
-    step_folder,
-)
+from stepmark.training.checkpoint import Policy, fingerprint
 from stepmark.training.forward import reference_logps
 from stepmark.training.optimizer import adamw, learning_rate, set_learning_rate
 from stepmark.training.sample import TrainingSample
-from stepmark.training.tolerances import LOGPS_BFLOAT16, LOGPS_FLOAT32
 from stepmark.types import Marked, Prompt, Sampling
 
 from .backend import Backend, Models
 from .collect import Collector
 from .config import check_rollout
 from .demonstrations import Demonstrations
-from .events import Evaluated, Event, Saved, Started, StepDone
+from .events import Evaluated, Event, Started, StepDone
 from .interrupts import Interrupted, StopRequest
+from .keeper import Keeper
 from .metrics import describe
 from .reward import Reward, check_errors
+from .startup import check_engine
 from .update import Updater
 
 __all__ = ["Evaluate", "TrainResult", "train"]
-
-log = logging.getLogger(__name__)
 
 Evaluate = Callable[[Policy, int], Mapping[str, float]]
 """Held-out evaluation of a policy at a step; the metrics are logged with ``eval/`` in front."""
@@ -171,7 +157,7 @@ class Loop:
             policy.model, self.optimizer, backend, self.temperature, rollout.seed
         )
         self.reference: Any = None
-        self.state = TrainingState(0, {}, first_policy=fingerprint(policy.model))
+        self.keeper = Keeper(run.checkpoints, policy, self.optimizer, c.keep_checkpoints, self.tell)
         self.metrics: dict[str, float] = {}
         self.is_checked = not is_sampled
 
@@ -179,16 +165,17 @@ class Loop:
         """All steps that are left."""
         self.policy.model.eval()
         if "reference" in self.backend.needs:
-            self.reference = reference or copy.deepcopy(self.policy.model)
+            own = reference is None
+            self.reference = copy.deepcopy(self.policy.model) if own else reference
             self.reference.eval().requires_grad_(False)
-        self._resume()
-        self.engine.sync(self.policy.model, self.state.step)
-        self.tell(Started(self.state.step, self.config.steps))
-        if self.state.step == 0 and self.state.evaluated_at is None:
+        self.keeper.resume(self.reference)
+        self.engine.sync(self.policy.model, self.keeper.state.step)
+        self.tell(Started(self.keeper.state.step, self.config.steps))
+        if self.keeper.state.step == 0 and self.keeper.state.evaluated_at is None:
             row = self._evaluate_if_due(0)
             if row:
                 self.folder.log_metrics(0, row)
-        for step in range(self.state.step + 1, self.config.steps + 1):
+        for step in range(self.keeper.state.step + 1, self.config.steps + 1):
             self._stop_if_asked()
             try:
                 self._one_step(step)
@@ -201,17 +188,12 @@ class Loop:
         started, config = time.monotonic(), self.config
         if step > 1 and _outer(step, config) != _outer(step - 1, config):
             self._refresh_reference()
-        groups = self.collector.collect(
-            step,
-            self.prompts(step),
-            fingerprint(self.policy.model) if self.backend.source == "rollouts" else "",
-            max_error_share=config.max_error_share,
-        )
+        groups = self._collect(step)
         collected = time.monotonic()
-        check_errors(groups, config.max_error_share, step)
         prepared = self.backend.prepare(groups, Models(self._reference_logps()))
         if not self.is_checked:
-            self._check_engine(groups)
+            check_engine(self.policy.model, groups, self.temperature, config.tokens_per_microbatch)
+            self.is_checked = True
         rate = learning_rate(
             step, config.steps, config.learning_rate, config.warmup_steps, config.schedule
         )
@@ -220,7 +202,7 @@ class Loop:
         self.engine.sync(self.policy.model, step)
         updated = time.monotonic()
         metrics = {**describe(groups), **prepared.metrics, **learnt, "learning_rate": rate}
-        self._change(step=step)
+        self.keeper.change(step=step)
         self.tell(StepDone(step, config.steps, metrics, groups[0][0] if groups else None))
         self.metrics = metrics | self._evaluate_if_due(step)
         self.folder.log_metrics(step, self.metrics)
@@ -228,11 +210,19 @@ class Loop:
         seconds["tokens_per_s"] = metrics["num_tokens"] / max(updated - started, 1e-9)
         self.folder.log_timings(step, seconds)
         if config.save_every is not None and step % config.save_every == 0 and step < config.steps:
-            self._save(step_folder(self.folder.checkpoints, step))
+            self.keeper.save()
 
-    def _change(self, **changes: Any) -> None:
-        row = {name: getattr(self.state, name) for name in TrainingState.__dataclass_fields__}
-        self.state = TrainingState(**(row | changes))
+    def _collect(self, step: int) -> list[tuple[Marked, ...]]:
+        """The step's groups; what goes wrong here leaves a checkpoint of the step before."""
+        share = self.config.max_error_share
+        name = fingerprint(self.policy.model) if self.backend.source == "rollouts" else ""
+        try:
+            groups = self.collector.collect(step, self.prompts(step), name, max_error_share=share)
+            check_errors(groups, share, step)
+        except (VerifierError, EngineError):
+            self.keeper.save()
+            raise
+        return groups
 
     def _reference_logps(self) -> Callable[[Sequence[TrainingSample]], list[Any]] | None:
         if self.reference is None:
@@ -248,30 +238,7 @@ class Loop:
         """Algorithm 1, line 3: the reference becomes the policy."""
         if self.reference is not None:
             self.reference.load_state_dict(self.policy.model.state_dict())
-            self._change(reference=self.reference.state_dict())
-
-    def _check_engine(self, groups: Sequence[tuple[Marked, ...]]) -> None:
-        """The sampler's log-probs must be the policy's, for they are used as the old ones."""
-        rollouts = [row.rollout for group in groups for row in group][:8]
-        samples = [TrainingSample(r.prompt.ids, r.ids) for r in rollouts]
-        ours = reference_logps(
-            self.policy.model, samples, self.temperature, self.config.tokens_per_microbatch
-        )
-        gaps = [
-            abs(float(a) - b)
-            for row, r in zip(ours, rollouts, strict=True)
-            for a, b in zip(row, r.logps, strict=True)
-        ]
-        is_float32 = "float32" in str(self.policy.model.dtype)
-        gap = max(gaps) if is_float32 else sum(gaps) / len(gaps)
-        allowed = LOGPS_FLOAT32 if is_float32 else LOGPS_BFLOAT16
-        if not gap <= allowed:
-            raise EngineError(
-                f"The engine's log-probs differ from the policy's by {gap:.2g} nats on the first "
-                f"completions; {allowed:g} is allowed. Ratios would be wrong: check that the "
-                "engine holds the same weights, temperature and end tokens."
-            )
-        self.is_checked = True
+            self.keeper.change(reference=self.reference.state_dict())
 
     def _evaluate_if_due(self, step: int) -> dict[str, float]:
         """Metrics of a held-out evaluation with ``eval/`` in front; empty when none is due."""
@@ -281,61 +248,26 @@ class Loop:
             return {}
         found = {name: float(value) for name, value in self.evaluate(self.policy, step).items()}
         self.policy.model.eval()
-        name = self.config.best_metric
-        if name not in found:
-            raise ConfigError(
-                f"algorithm.best_metric is {name!r}, which the evaluation does not give. "
-                f"It gives: {', '.join(sorted(found))}."
-            )
-        is_best = self.state.best is None or found[name] > self.state.best
-        if is_best:
-            self._change(best=found[name], best_step=step)
-            save_checkpoint(self.folder.checkpoints / "best", self.policy)
-        row = {f"eval/{key}": value for key, value in found.items()}
-        self._change(evaluated_at=step, evaluation=row)
+        is_best = self.keeper.evaluated(step, found, self.config.best_metric)
         self.tell(Evaluated(step, steps, found, is_best))
-        return row
-
-    def _save(self, path: Path) -> None:
-        self._change(optimizer=self.optimizer.state_dict(), random=random_state())
-        save_checkpoint(path, self.policy, self.state)
-        prune(self.folder.checkpoints, self.config.keep_checkpoints)
-        self.tell(Saved(self.state.step, path))
-
-    def _resume(self) -> None:
-        place = last_good(self.folder.checkpoints)
-        if place is None:
-            return
-        state = load_state(place)
-        if state.first_policy != self.state.first_policy:
-            raise RunError(
-                f"The run in {self.folder.path} began with other weights than model.policy "
-                "holds now. Resume with the model that it began with, or choose another --out."
-            )
-        load_weights(self.policy.model, place)
-        self.optimizer.load_state_dict(dict(state.optimizer))
-        set_random_state(state.random)
-        if state.reference is not None and self.reference is not None:
-            self.reference.load_state_dict(state.reference)
-        self.state = state
-        log.info("Resumed from %s after step %d.", place, state.step)
+        return dict(self.keeper.state.evaluation)
 
     def _stop_if_asked(self) -> None:
         if self.stop.number is None:
             return
-        self._save(step_folder(self.folder.checkpoints, self.state.step))
+        self.keeper.save()
         raise Stopped(
-            f"Stopped after step {self.state.step} of {self.config.steps}; nothing is lost. "
+            f"Stopped after step {self.keeper.state.step} of {self.config.steps}; nothing is lost. "
             f"Continue with the same command and --resume (the run is in {self.folder.path}).",
             self.stop.number,
         )
 
     def _finish(self) -> TrainResult:
         final = self.folder.checkpoints / "final"
-        if not final.is_dir():
-            self._save(final)
+        if self.keeper.resumed_from != final:
+            self.keeper.save("final")
         best = self.folder.checkpoints / "best"
-        state = self.state
+        state = self.keeper.state
         metrics = self.metrics or next(
             (row for row in reversed(self.folder.metrics()) if row["step"] == state.step), {}
         )

@@ -45,12 +45,14 @@ def describe(groups: Sequence[tuple[Marked, ...]]) -> dict[str, float]:
         return found
     rewards = [row.reward for row in rows if row.reward is not None]
     deviations = [_deviation([row.reward for row in group]) for group in groups]
-    found["reward"] = statistics.fmean(rewards) if rewards else 0.0
+    if rewards:
+        found["reward"] = statistics.fmean(rewards)
     found["reward_std"] = statistics.fmean(deviations)
     for key in rows[0].verdicts:
         scores = [row.verdicts[key].score for row in rows]
         marked = [score for score in scores if score is not None]
-        found[f"rewards/{key}/mean"] = statistics.fmean(marked) if marked else 0.0
+        if marked:
+            found[f"rewards/{key}/mean"] = statistics.fmean(marked)
     verdicts = [verdict for row in rows for verdict in row.verdicts.values()]
     for status in (Status.ABSTAIN, Status.ERROR):
         share = sum(verdict.status is status for verdict in verdicts) / len(verdicts)

@@ -1,0 +1,113 @@
+"""What a run keeps of itself: its state, its checkpoints, the best of them, and how it goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stepmark.errors import ConfigError, RunError
+from stepmark.training.checkpoint import (
+    Policy,
+    TrainingState,
+    fingerprint,
+    last_good,
+    load_state,
+    load_weights,
+    prune,
+    random_state,
+    save_checkpoint,
+    set_random_state,
+    step_folder,
+)
+
+from .events import Event, Saved
+
+__all__ = ["Keeper"]
+
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """The state of a run between steps, and its checkpoints on the disk.
+
+    Args:
+        checkpoints: the folder that holds them.
+        policy: as the run began.
+        optimizer: of that policy.
+        keep: numbered checkpoints that stay.
+        tell: takes the events.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Path,
+        policy: Policy,
+        optimizer: torch.optim.Optimizer,
+        keep: int,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.checkpoints, self.policy, self.optimizer = checkpoints, policy, optimizer
+        self.keep, self.tell = keep, tell
+        self.state = TrainingState(0, {}, first_policy=fingerprint(policy.model))
+        self.resumed_from: Path | None = None
+
+    def change(self, **changes: Any) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **changes)
+
+    def resume(self, reference: Any) -> None:
+        """Put policy, reference, optimizer and generators where the newest checkpoint has them.
+
+        Raises:
+            RunError: the run began with other weights, or no checkpoint is whole.
+        """
+        place = last_good(self.checkpoints)
+        if place is None:
+            return
+        state = load_state(place)
+        if state.first_policy != self.state.first_policy:
+            raise RunError(
+                f"The run in {self.checkpoints.parent} began with other weights than model.policy "
+                "holds now. Resume with the model that it began with, or choose another --out."
+            )
+        load_weights(self.policy.model, place)
+        self.optimizer.load_state_dict(dict(state.optimizer))
+        set_random_state(state.random)
+        if state.reference is not None and reference is not None:
+            reference.load_state_dict(state.reference)
+        self.state, self.resumed_from = state, place
+        log.info("Resumed from %s after step %d.", place, state.step)
+
+    def save(self, name: str | None = None) -> Path:
+        """A resumable checkpoint, numbered by its step unless it has a name."""
+        place = step_folder(self.checkpoints, self.state.step)
+        place = place if name is None else self.checkpoints / name
+        self.change(optimizer=self.optimizer.state_dict(), random=random_state())
+        save_checkpoint(place, self.policy, self.state)
+        prune(self.checkpoints, self.keep)
+        self.tell(Saved(self.state.step, place))
+        return place
+
+    def evaluated(self, step: int, found: Mapping[str, float], metric: str) -> bool:
+        """Whether these metrics are the best so far, in which case the policy is kept as ``best``.
+
+        Raises:
+            ConfigError: the metric to compare is not among them.
+        """
+        if metric not in found:
+            raise ConfigError(
+                f"algorithm.best_metric is {metric!r}, which the evaluation does not give. "
+                f"It gives: {', '.join(sorted(found))}."
+            )
+        is_best = self.state.best is None or found[metric] > self.state.best
+        if is_best:
+            self.change(best=found[metric], best_step=step)
+            save_checkpoint(self.checkpoints / "best", self.policy)
+        row = {f"eval/{key}": value for key, value in found.items()}
+        self.change(evaluated_at=step, evaluation=row)
+        return is_best
