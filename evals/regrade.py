@@ -143,6 +143,7 @@ def regrade(
     out: Path,
     *,
     columns: Columns | None = None,
+    recording: Recording | None = None,
     max_error_share: float = 0.1,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Regrade:
@@ -151,13 +152,15 @@ def regrade(
     ``out`` gets ``verdicts.jsonl``, ``disagreements.jsonl``, ``rejects.jsonl`` (where there are
     any), ``summary.json`` and ``table.md``, all at once; an earlier regrade there is replaced.
 
+    A ``recording`` that was read already, and perhaps chosen from, is marked in place of the file.
+
     Raises:
         DataError: the file cannot be read, or a column is missing or ambiguous.
         ConfigError: the verifier asks for a column that the file lacks.
         RunError: ``out`` holds something else.
         VerifierError: more error verdicts than allowed.
     """
-    recording = read_recorded(str(source), columns)
+    recording = recording or read_recorded(str(source), columns)
     check_columns(verifier, recording.columns)
     with publish(Path(out), replace=_is_regrade(Path(out))) as part:
         part.mkdir()

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +28,17 @@ def verify(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A column that the verifier asks for; repeatable."),
     ] = None,
+    file: Annotated[Path | None, typer.Option(help="A file of responses: jsonl, csv, ...")] = None,
+    out_path: Annotated[
+        Path | None, typer.Option("--out", help="x.jsonl: verdict rows only; else a folder.")
+    ] = None,
+    completion_column: Annotated[Text, typer.Option(help="Guessed if not given.")] = None,
+    gold_column: Annotated[Text, typer.Option(help="Guessed if not given.")] = None,
+    id_column: Annotated[Text, typer.Option(help="Guessed if not given.")] = None,
+    label_column: Annotated[Text, typer.Option(help="A recorded verdict to compare with.")] = None,
+    against: Annotated[Text, typer.Option(metavar="NAME", help="Compare with a verifier.")] = None,
+    limit: Annotated[int | None, typer.Option(help="So many rows, chosen by hash.")] = None,
+    first: Annotated[int | None, typer.Option(help="The first so many rows.")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
@@ -34,6 +46,22 @@ def verify(
 
     stepmark verify "So it is 18." --gold 18
     """
+    names = (completion_column, gold_column, id_column, label_column)
+    if file is not None and completion is None:
+        from .verify_file import FileJob, verify_file
+
+        job = FileJob(file, out_path, verifier, against, limit, first, *names)
+        return verify_file(job, as_json=as_json)
+    flags = ("--completion-column", "--gold-column", "--id-column", "--label-column")
+    of_files: dict[str, object] = dict(zip(flags, names, strict=True))
+    of_files |= {"--file": file, "--out": out_path, "--against": against}
+    of_files |= {"--limit": limit, "--first": first}
+    given = [name for name, value in of_files.items() if value is not None]
+    if completion is not None and given:
+        raise ConfigError(
+            f"A completion ({_short(completion, 20)!r}) and {given[0]}, which belongs to a file of "
+            "them. Give a completion with --gold, or --file FILE with --out PATH."
+        )
     if completion is None:
         raise ConfigError(
             "There is nothing to verify. Give a completion with --gold, such as\n"
