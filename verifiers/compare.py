@@ -15,7 +15,16 @@ from .canonical import canonical
 from .evaluate import differ
 from .limits import TooLarge, Unreadable
 from .polynomial import Ratio
-from .structures import interval, is_interval, is_name, matched, relation_of, spread, target
+from .structures import (
+    interval,
+    is_interval,
+    is_name,
+    is_ratio,
+    matched,
+    relation_of,
+    spread,
+    target,
+)
 from .tree import (
     Binary,
     Call,
@@ -228,6 +237,10 @@ def _sets(left: Node, right: Node, units: Units) -> Comparison | None:
 def _relations(left: Node, right: Node, units: Units) -> Comparison | None:
     if not (isinstance(left, Relation) or isinstance(right, Relation)):
         return None
+    if is_ratio(left) != is_ratio(right):
+        relation, ratio = (right, left) if is_ratio(left) else (left, right)
+        value = target(relation) if isinstance(relation, Relation) else None
+        return every([compare(value, ratio)], "value of the ratio") if value else no("ratio")
     if isinstance(left, Relation) and isinstance(right, Relation):
         return relation_of(left, right, lambda x, y: compare(x, y, units=units))
     relation, other = (left, right) if isinstance(left, Relation) else (right, left)
@@ -242,9 +255,10 @@ def _relations(left: Node, right: Node, units: Units) -> Comparison | None:
 
 def _holds(relation: Relation, value: Node) -> bool:
     """Whether a relation may stand for its value: "3 + 3 = 2" must not."""
+    end = relation.ops.index("~=") + 1 if "~=" in relation.ops else len(relation.parts)
     return is_name(relation.parts[0]) or all(
         compare(part, value).equal is not False
-        for part in relation.parts
+        for part in relation.parts[:end]
         if part is not value and not is_name(part)
     )
 

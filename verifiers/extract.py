@@ -38,7 +38,7 @@ PHRASE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 FORMULA = re.compile(
-    r"\$\$([^$]{1,1000})\$\$|\\\[(.{1,1000}?)\\\]|\\\((.{1,1000}?)\\\)|(?<![\\$])\$(?=\S)([^$\n]{1,500})(?<![\s\\])\$(?!\d)",
+    r"\$\$([^$]{1,1000})\$\$|\\\[(.{1,1000}?)\\\]|\\\((.{1,1000}?)\\\)|(?<![\\$])\$(?=\S|\s\\)([^$\n]{1,500})(?<!\\)\$(?!\d)",
     re.DOTALL,
 )
 NUMBER = re.compile(
@@ -160,6 +160,9 @@ def _after_phrase(tail: str) -> str | None:
         said = [match.end() for match in COPULA.finditer(line)]
         if said:
             return _after_phrase(line[said[-1] :])
+        numbers = NUMBER.findall(line)
+        if numbers and re.match(r"[A-Z][a-z]+\s[a-z]+\s", line):  # "Jane ran 3 miles"
+            return numbers[-1].strip()
     return line.strip(" \t*_`。") or None
 
 

@@ -58,10 +58,10 @@ def clean(text: str) -> str:
         text = "".join(
             unicodedata.normalize("NFKC", c) if "\uff00" <= c <= "\uffef" else c for c in text
         )
-    if "\\\\" in text and not re.search(r"(?<!\\)\\(?:\\\\)*(?!\\)", text):
-        text = re.sub(
-            r"\\\\(?=[A-Za-z{}%$])", lambda _: "\\", text
-        )  # escaped twice on its way here
+    if "\\\\" in text and "begin" not in text:  # escaped twice on its way here
+        text = re.sub(r"\\\\(?=[A-Za-z{}%$])", lambda _: "\\", text)
+    elif "\\\\" in text and not re.search(r"(?<!\\)\\(?!\\)", text):
+        text = text.replace("\\\\", "\\")
     text = text.replace("**", "") if text.startswith("**") or text.endswith("**") else text
     text = text.strip().strip("`").strip()
     bare = text.replace("\\$", "")
@@ -183,6 +183,8 @@ def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
             out.append(Token("sym", name, spaced))
         elif name.startswith("quad") and len(name) > 4:  # "\\quadx": the space was lost
             _word(name[4:], True, out)
+        elif name[:-1] in FUNCTIONS and len(name) > 3:  # "\\cotx"
+            out += [Token("fn", name[:-1], spaced), Token("sym", name[-1])]
         elif name not in DROPPED:
             out.append(Token("cmd", name, spaced))
     elif value in CURRENCY:

@@ -19,6 +19,7 @@ SETS = {"cup": "|", "cap": "&", "setminus": "\\"}
 MAX_ITEMS = 200
 _PROSE = re.compile(r"\\(?:text|textbf|mathrm|mbox|textit)\s*\{([^{}]*)\}")
 _SPACING = re.compile(r"\\(?:left|right|displaystyle|[,;:! ])|(?<![\\])\$|\s+")
+_DIGIT = re.compile(r"(?<![\^-])\d")
 _WORD = re.compile(r"[A-Za-zÀ-ɏ一-鿿]{2,}")
 
 
@@ -119,11 +120,7 @@ class Reader(Parser):
     def unit(self) -> str:
         """The words of a unit, with powers and slashes."""
         words: list[str] = []
-        while (
-            self.next.kind in ("text", "sym")
-            or self.is_op("^", "/", "-")
-            or (words and self.next.kind == "num")
-        ):
+        while self.next.kind in ("text", "sym") or self.is_op("^", "/", "-"):
             token = self.take()
             if token.text == "^" and self.accept("{"):
                 inner = self.take().text
@@ -133,7 +130,10 @@ class Reader(Parser):
                 words.append(f"^{self.take().text}")
             else:
                 words.append(token.text)
-        return " ".join(words)
+        unit = " ".join(words)
+        if _DIGIT.search(unit):  # "17 or maybe 18" is no 17
+            raise Unreadable(f"a number among the words {unit[:40]!r} after a value")
+        return unit
 
 
 @lru_cache(maxsize=4096)
@@ -182,7 +182,11 @@ def _whole(cleaned: str) -> Node:
 
 def _joined(items: tuple[Node, ...]) -> bool:
     """Whether the second item is only prose that follows a comma, such as "5, as wanted"."""
-    return isinstance(items[1], Text) and not isinstance(items[0], Text) and " " in items[1].words
+    if not isinstance(items[1], Text) or isinstance(items[0], Text):
+        return False
+    words = items[1].words.split()
+    guesses = any(word in WORD_NUMBERS or word in ("or", "maybe") for word in words)
+    return len(words) > 1 and not guesses and not _DIGIT.search(items[1].words)
 
 
 def is_words(cleaned: str) -> bool:

@@ -25,7 +25,16 @@ from .tree import (
 if TYPE_CHECKING:
     from .compare import Comparison
 
-__all__ = ["interval", "is_interval", "matched", "relation_of", "spread", "target"]
+__all__ = [
+    "interval",
+    "is_interval",
+    "is_name",
+    "is_ratio",
+    "matched",
+    "relation_of",
+    "spread",
+    "target",
+]
 
 INFINITY = Constant("oo")
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
@@ -116,6 +125,11 @@ def target(relation: Relation) -> Node | None:
     return first if is_name(last) and len(parts) == 2 else None
 
 
+def is_ratio(node: Node) -> bool:
+    """Whether a node is a chain such as 2 : 3."""
+    return isinstance(node, Relation) and node.ops[0] == ":"
+
+
 def is_name(node: Node) -> bool:
     """Whether a left side only names something: x, f(x), A(x), words, (x, y)."""
     match node:
@@ -129,13 +143,19 @@ def is_name(node: Node) -> bool:
         # |AB|, NO/BO: lengths of segments are named by points.
         own = names(node)
         return bool(own) and all(name[0].isupper() for name in own)
-    return isinstance(node, Text) or (isinstance(node, Relation) and node.ops[0] == ":")
+    return isinstance(node, Text) or is_ratio(node)
 
 
 def relation_of(left: Relation, right: Relation, compare: Compare) -> Comparison:
     """Equations up to a factor, inequalities up to direction, assignments by their values."""
     from .compare import every, no, yes
 
+    if is_ratio(left) and is_ratio(right):
+        if len(left.parts) != len(right.parts):
+            return no("ratio")
+        # Not up to a factor: 12:00 and 1:00 are times.
+        pairs = zip(left.parts, right.parts, strict=True)
+        return every([compare(x, y) for x, y in pairs], "ratio")
     if left.ops == right.ops == ("=",):
         a, b = _assigned(left), _assigned(right)
         if a is not None and b is not None:

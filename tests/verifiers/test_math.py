@@ -36,7 +36,7 @@ def test_equality_is_symmetric(case: dict[str, object]) -> None:
     if shown.completion_form is None or shown.gold_form is None or shown.extracted is None:
         return
     gold = str(shown.verdict.gold)
-    assert verify(f"\\boxed{{{gold}}}", gold=shown.extracted).correct is case["expected"]
+    assert bool(verify(f"\\boxed{{{gold}}}", gold=shown.extracted).correct) is case["expected"]
 
 
 ATOMS = st.one_of(
@@ -199,8 +199,8 @@ def test_recorded_gsm8k_responses_are_marked_as_their_authors_did() -> None:
 
 
 FLOORS = {
-    "peer_tests": 0.92,
-    "bug_reports": 0.97,
+    "peer_tests": 0.94,
+    "bug_reports": 0.98,
     "recorded_answers": 0.997,
     "hard_negatives": 1,
     "reflexive_golds": 1,
