@@ -49,5 +49,5 @@ def test_both_backends_are_registered() -> None:
 
 
 def test_settings_are_read_without_torch() -> None:
-    code = "import sys, stepmark.rl_backends as r; r.AlgorithmConfig(); sys.exit('torch' in sys.modules)"
+    code = "import sys, stepmark.rl_backends as r; r.check; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

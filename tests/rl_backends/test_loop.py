@@ -46,12 +46,12 @@ def test_grpo_learns_a_bandit_of_three_arms(bandit, tmp_path) -> None:
     assert result.step == 40
 
 
-def test_sft_lowers_the_loss_and_learns_to_stop(bandit, tmp_path) -> None:
+def test_sft_lowers_the_loss_of_solutions_and_their_end_tokens(bandit, tmp_path) -> None:
     run = bandit(tmp_path / "run")
     run.rollout = run.rollout.model_copy(update={"max_tokens": 8})
     run.train(Sft(SftConfig(steps=40, learning_rate=3e-2)))
     losses = [row["loss"] for row in run.folder.metrics()]
-    assert losses[-1] < 0.2 < 1.0 < losses[0]
+    assert losses[-1] < 0.5 < 1.5 < losses[0]
     # "b c" and the end token.
     assert run.folder.metrics()[0]["completions/mean_length"] == 3
 
