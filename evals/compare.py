@@ -107,7 +107,7 @@ def graded_of(run: Path, verifier: str | None = None) -> list[tuple[Sample, Verd
     if lacking:
         raise RunError(
             f"{str(run)!r} has no verdict of {key!r} on {lacking} of {len(samples)} completions. "
-            "Run its command again with --resume to finish it."
+            "Run its command again, with the same --out, to finish it."
         )
     return [(sample, verdicts[sample.key]) for sample in samples]
 

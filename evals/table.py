@@ -108,7 +108,7 @@ def read_result(run: Path) -> EvalResult:
     except FileNotFoundError as error:
         begun = (Path(run) / "config.toml").is_file()
         remedy = (
-            "Run its command again with --resume to finish it."
+            "Run its command again, with the same --out, to finish it."
             if begun
             else "Give a folder that `stepmark eval run --out` made."
         )

@@ -93,7 +93,8 @@ class RunFolder:
     def _refuse_changes(self, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         changed = differing(self.config(), tomllib.loads(to_toml(config)))
         earlier = self.manifest()
-        changed |= differing(earlier.get("hashes", {}), json_value(manifest.get("hashes", {})))
+        hashes = [{"hashes": found.get("hashes")} for found in (earlier, json_value(manifest))]
+        changed |= differing(*hashes)
         if changed:
             shown = "; ".join(
                 f"{name} was {old!r} and is now {new!r}"
@@ -163,7 +164,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value

@@ -1,0 +1,54 @@
+"""Ctrl-C and SIGTERM as one thing: work that stops where it can be continued."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from stepmark.errors import Stopped
+
+__all__ = ["same_command", "stoppable"]
+
+
+@contextmanager
+def stoppable(message: str) -> Iterator[None]:
+    """Turns a signal within the block into `Stopped`, which the command line exits with.
+
+    SIGTERM interrupts as Ctrl-C does, so that code which cleans up after one does after both.
+
+    Args:
+        message: what is safe, and how to go on.
+
+    Raises:
+        Stopped: SIGINT (exit code 130) or SIGTERM (143) came.
+    """
+    number = signal.SIGINT
+
+    def terminate(received: int, _: FrameType | None) -> None:
+        nonlocal number
+        number = signal.Signals(received)
+        raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread()
+    earlier = signal.signal(signal.SIGTERM, terminate) if in_main else None
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Stopped(message, int(number)) from stop
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, earlier)
+
+
+def same_command(out: Path) -> str:
+    """The command line of this process to paste, with its ``--out`` where it was not given."""
+    words = ["stepmark", *sys.argv[1:]]
+    if not any(word == "--out" or word.startswith("--out=") for word in words):
+        words += ["--out", str(out)]
+    return shlex.join(words)
