@@ -4,15 +4,14 @@
 pydantic models, with the names that people bring from other libraries in the alias table.
 """
 
-from .aliases import ALIASES, PEERS, Alias, alias_hint
+from .aliases import ALIASES as ALIASES
+from .aliases import Alias, alias_hint
 from .compose import Composed, Flag, compose, preset_names, to_toml
 from .show import Setting, settings_of
 from .tables import DataTable, ModelTable, RewardTable, RolloutTable, RunConfig, run_config
 from .validate import validate
 
 __all__ = [
-    "ALIASES",
-    "PEERS",
     "Alias",
     "Composed",
     "DataTable",

@@ -74,7 +74,7 @@ class DataTable(Table):
     """Which problems are trained on, and which the policy is examined on."""
 
     task: Names = ()
-    """Names of tasks, with settings where they take any: ``arith?terms=3``. Or use ``dataset``."""
+    """Names of tasks, with settings where they take any: ``arith?steps=3``. Or use ``dataset``."""
 
     weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     """Share of each task, unitless, in the order of ``task``; equal shares when absent."""
