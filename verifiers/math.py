@@ -22,6 +22,7 @@ from .extract import Extraction, extract, extract_gold
 from .limits import TooLarge, Unreadable
 from .reading import parse, spelled, text_key
 from .settings import MathSettings, settings_key, settings_of
+from .spellings import same_spelling
 from .tree import Binary, Call, Measure, Node, Number, Percent, Symbol, Text
 from .workers import Outcome, run_all
 
@@ -170,6 +171,8 @@ class MathVerifier:
             return Open(found, gold, result)
         if result.equal:
             return _equal(found, gold, result.rule)
+        if (spelling := same_spelling(gold.text, text)) is not None:
+            return _equal(found, gold, spelling)
         return _wrong(Reason.DIFFERENT, found, gold, result.rule)
 
 
