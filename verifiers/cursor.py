@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .lexer import Token, tokens
-from .limits import MAX_DEPTH, TooLarge, Unreadable
+from .limits import MAX_CHAIN, MAX_DEPTH, TooLarge, Unreadable
 
 __all__ = ["Cursor"]
 
@@ -60,3 +60,9 @@ class Cursor:
     def leave(self) -> None:
         """Leave one level of nesting."""
         self.depth -= 1
+
+    def count(self, links: int) -> int:
+        """One more term or factor; refused beyond the bound."""
+        if links >= MAX_CHAIN:
+            raise TooLarge(f"a sum or product of more than {MAX_CHAIN} parts")
+        return links + 1

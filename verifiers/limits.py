@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "MAX_BITS",
+    "MAX_CHAIN",
     "MAX_CHARS",
     "MAX_DEPTH",
     "MAX_DIGITS",
@@ -16,6 +17,8 @@ MAX_CHARS = 4_000
 """Longest answer that is parsed, in characters; the longest gold of MATH has 159."""
 MAX_DEPTH = 60
 """Deepest nesting that is parsed; each level costs the interpreter several frames."""
+MAX_CHAIN = 250
+"""Most terms of a sum or factors of a product: the tree leans to the left, so this is depth."""
 MAX_DIGITS = 1_000
 """Longest number as written, in digits."""
 MAX_BITS = 100_000

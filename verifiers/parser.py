@@ -82,7 +82,9 @@ class Parser(Cursor):
             left = PlusMinus(ZERO, left, 1 if sign == "+-" else -1)
         elif sign == "-":
             left = negative(left)
+        links = 0
         while sign := self.accept("+", "-", "+-", "-+"):
+            links = self.count(links)
             inner = self.accept("+", "-")
             right = self.term()
             right = negative(right) if inner == "-" else right
@@ -101,7 +103,9 @@ class Parser(Cursor):
         plain = plain and self.at == first + 1
         if plain and (mixed := self.mixed(left)) is not None:
             left, plain = mixed, False
+        links = 0
         while True:
+            links = self.count(links)
             if operator := self.accept("*", "/"):
                 sign = self.accept("+", "-")
                 plain, first = self.next.kind == "num", self.at

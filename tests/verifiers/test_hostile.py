@@ -67,3 +67,13 @@ def test_too_large_has_its_own_reason() -> None:
 
 def test_an_open_box_holds_nothing() -> None:
     assert extract("so \\boxed{\\frac{1}{2}", strict=True).method == "none"
+
+
+def test_the_bound_on_terms_does_not_depend_on_the_callers_stack() -> None:
+    def at_depth(frames: int) -> tuple[Reason | str, Reason | str]:
+        if frames:
+            return at_depth(frames - 1)
+        sums = ["+".join(["1"] * n) for n in (200, 400)]
+        return tuple(verify(f"\\boxed{{{text}}}", gold="200").reason for text in sums)  # type: ignore[return-value]
+
+    assert at_depth(0) == at_depth(200) == (Reason.EQUAL, Reason.TOO_LARGE)
