@@ -1,0 +1,177 @@
+"""``stepmark train``: any backend, on a task or on data of your own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .console import Debug, Json, emit, err, out, say, warn
+
+if TYPE_CHECKING:
+    from stepmark.config import Composed
+    from stepmark.rl_backends import Event, TrainResult
+
+__all__ = ["Watch", "train"]
+
+
+def train(
+    backend: Annotated[str | None, typer.Option(help="grpo, sft, or one of yours.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Settings that ship: config presets.")] = None,
+    config: Annotated[
+        list[Path] | None, typer.Option(help="TOML file of settings; later ones win.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting: rollout.group_size=8.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Folder or hub id of the policy.")] = None,
+    task: Annotated[str | None, typer.Option(help="gsm8k, or several: gsm8k:2,arith:1.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Your own data: file, folder or hub id, with :split.")
+    ] = None,
+    prompt_column: Annotated[str | None, typer.Option(help="Column of the problem.")] = None,
+    gold_column: Annotated[str | None, typer.Option(help="Column of the gold.")] = None,
+    verifier: Annotated[
+        list[str] | None, typer.Option(help="Name, name?key=value, or file.py:function.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="What draws completions.")] = None,
+    out_: Annotated[Path | None, typer.Option("--out", help="Run folder.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue the run in --out.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Check and print the settings; load no model.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Train a policy: supervised on worked solutions, or by rewards from verifiers."""
+    from stepmark.config import Flag, compose
+
+    composed = compose(
+        config or [],
+        set_ or [],
+        {
+            "algorithm.backend": Flag("--backend", backend),
+            "model.policy": Flag("--model", model),
+            "data.task": Flag("--task", task),
+            "data.dataset": Flag("--dataset", dataset),
+            "data.prompt_column": Flag("--prompt-column", prompt_column),
+            "data.gold_column": Flag("--gold-column", gold_column),
+            "reward.verifiers": Flag("--verifier", verifier),
+            "rollout.engine": Flag("--engine", engine),
+        },
+        preset=preset,
+    )
+    if dry_run:
+        _dry_run(composed, as_json)
+        return
+    _run(composed, out_, resume, as_json)
+
+
+def _dry_run(composed: Composed, as_json: bool) -> None:
+    from stepmark.config import settings_of
+
+    from .config import show_tree
+    from .wiring import make_plan
+
+    plan = make_plan(composed)
+    for line in plan.announcements:
+        say(line)
+    rows = settings_of(type(plan.config), composed)
+    value = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
+    emit(value, as_json, lambda: show_tree(rows))
+    names = ", ".join(f"{task.name} ({len(task.problems):,} problems)" for task in plan.tasks)
+    say(f"These settings can run: {names}. Nothing was loaded or written.")
+
+
+def _run(composed: Composed, out_: Path | None, resume: bool, as_json: bool) -> None:
+    from stepmark.errors import ConfigError
+    from stepmark.report.training import training_page
+    from stepmark.store import RunFolder
+
+    from .wiring import make_plan, next_run_folder, start
+
+    if resume and out_ is None:
+        raise ConfigError("--resume continues a run that lies somewhere: name it with --out RUN.")
+    plan = make_plan(composed)
+    for line in plan.announcements:
+        say(line)
+    if not plan.eval_tasks:
+        warn("no held-out evaluation: name problems for it with --set data.eval_task=NAME.")
+    name = plan.backend.config.backend
+    folder = out_ or next_run_folder(f"{name}-{plan.tasks[0].name}")
+    say(f"{name} on {', '.join(task.name for task in plan.tasks)}; the run goes to {folder}")
+    with Watch(name) as watch:
+        result = start(plan, folder, resume=resume, on_event=watch)
+    page = training_page(RunFolder.open(folder), f"{name}: {plan.config.model.policy}")
+    page.write(folder / "report.html")
+    emit(_row(result, folder), as_json, lambda: _tell(result, folder))
+
+
+def _row(result: TrainResult, folder: Path) -> dict[str, Any]:
+    return {
+        "run": str(folder),
+        "step": result.step,
+        "final": str(result.final),
+        "best": None if result.best is None else str(result.best),
+        "best_step": result.best_step,
+        "metrics": dict(result.metrics),
+    }
+
+
+def _tell(result: TrainResult, folder: Path) -> None:
+    shown = ("reward", "eval/accuracy", "loss", "kl", "completions/mean_length")
+    numbers = [f"{key} {result.metrics[key]:.3f}" for key in shown if key in result.metrics]
+    out.print(f"Done after step {result.step}: {', '.join(numbers)}", markup=False)
+    out.print(f"  checkpoint  {result.final}", markup=False)
+    if result.best is not None:
+        out.print(f"  best        {result.best} (step {result.best_step})", markup=False)
+    out.print(f"  page        {folder / 'report.html'}", markup=False)
+    out.print(f"Next: stepmark eval run --model {result.final} --task ...", markup=False)
+
+
+class Watch:
+    """Shows a run on a terminal: a bar with time left, and a line now and then elsewhere.
+
+    Args:
+        what: the word in front of the bar.
+        every: steps between lines where there is no terminal.
+    """
+
+    def __init__(self, what: str, every: int | None = None) -> None:
+        from .console import progress
+
+        self.what, self.every = what, every
+        self.bar = progress()
+        self.id: Any = None
+
+    def __enter__(self) -> Watch:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        from stepmark.rl_backends import Evaluated, Saved, Started, StepDone
+
+        if isinstance(event, Started):
+            self.id = self.bar.add_task(self.what, total=event.steps, completed=event.step)
+        elif isinstance(event, StepDone):
+            self._step(event.step, event.steps, event.metrics)
+        elif isinstance(event, Evaluated):
+            accuracy = event.metrics.get("accuracy")
+            best = ", the best so far" if event.is_best and event.step else ""
+            if accuracy is not None:
+                say(f"{self.what} step {event.step}: held-out accuracy {accuracy:.1%}{best}")
+        elif isinstance(event, Saved) and not err.is_terminal:
+            say(f"{self.what} step {event.step}: saved {event.path}")
+
+    def _step(self, step: int, steps: int, metrics: Any) -> None:
+        names = [name for name in ("reward", "loss") if name in metrics][:1]
+        numbers = " ".join(f"{name} {metrics[name]:.3f}" for name in names)
+        self.bar.update(self.id, completed=step, description=f"{self.what} {numbers}")
+        every = self.every or max(1, steps // 20)
+        if not err.is_terminal and (step % every == 0 or step == steps):
+            say(f"{self.what} step {step} of {steps}: {numbers}")

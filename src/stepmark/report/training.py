@@ -1,0 +1,101 @@
+"""The page of a training run: reward and accuracy over the steps, and marked samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stepmark.store import RunFolder, Sample
+
+from .numbers import number
+from .page import Page
+from .plots import Series, band_plot_svg
+from .samples import SampleView
+
+__all__ = ["curves", "last_samples", "training_page"]
+
+SHOWN = 20
+"""Marked samples on a page."""
+
+HEADLINES = (
+    ("reward", "mean reward"),
+    ("eval/accuracy", "held-out accuracy"),
+    ("loss", "loss"),
+    ("kl", "divergence from the reference, nats per token"),
+    ("entropy", "entropy, nats per token"),
+    ("completions/mean_length", "mean length, tokens"),
+    ("completions/clipped_ratio", "share cut off"),
+    ("frac_reward_zero_std", "share of groups that teach nothing"),
+    ("grad_norm", "norm of the gradient"),
+)
+"""Metrics in the table of a page, with the words for them."""
+
+
+def training_page(run: RunFolder, title: str) -> Page:
+    """What a run did: curves, first and last value of each metric, twenty of its last samples.
+
+    Raises:
+        SetupError: matplotlib is not installed.
+    """
+    rows = run.metrics()
+    page = Page(title, f"run folder: {Path(run.path).name}").section("Curves")
+    for svg, caption in curves(rows):
+        page.figure(svg, caption)
+    page.section("Metrics").table(["metric", "first", "last", "steps"], list(_table(rows)))
+    views = last_samples(run, SHOWN)
+    if views:
+        page.section(f"{len(views)} samples of the last step, marked").samples(views)
+    return page
+
+
+def curves(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Drawings with captions: reward and held-out accuracy by step, where a run has them."""
+    drawn: list[tuple[str, str]] = []
+    lines = [
+        Series(label, points)
+        for name, label in (("reward", "mean reward"), ("eval/accuracy", "held-out accuracy"))
+        if len(points := _points(rows, name)) > 1
+    ]
+    if lines:
+        drawn.append(
+            (
+                band_plot_svg(lines, "Reward and held-out accuracy", "step", "share"),
+                "Mean reward of the sampled completions, and greedy accuracy on held-out problems.",
+            )
+        )
+    loss = _points(rows, "loss")
+    if len(loss) > 1 and not _points(rows, "reward"):
+        line = Series("loss", loss)
+        drawn.append((band_plot_svg([line], "Loss", "step", "nats per token"), "Training loss."))
+    return drawn
+
+
+def _points(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[float, float], ...]:
+    return tuple((float(row["step"]), float(row[name])) for row in rows if name in row)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
+    table: list[list[object]] = []
+    for name, label in HEADLINES:
+        values = [row[name] for row in rows if name in row]
+        if values:
+            table.append([label, number(values[0]), number(values[-1]), len(values)])
+    return table
+
+
+def last_samples(run: RunFolder, count: int) -> list[SampleView]:
+    """Marked completions of the last step in the store, evenly chosen, none shown twice."""
+    keys = run.samples.verdict_keys()
+    steps = {key.step for key in run.samples.keys()}  # noqa: SIM118  (a method of the store)
+    if not keys or not steps:
+        return []
+    verdicts = run.samples.verdicts(keys[0])
+    samples = [s for s in run.samples.rows(max(steps)) if s.key in verdicts]
+    stride = max(1, len(samples) // count)
+    return [_view(sample, verdicts[sample.key]) for sample in samples[::stride][:count]]
+
+
+def _view(sample: Sample, verdict: Any) -> SampleView:
+    title = f"{sample.id}, sample {sample.k}"
+    return SampleView.of(sample.problem, sample.completion, verdict, title=title)
