@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["AlgorithmConfig", "check", "check_rollout"]
 
 
+SMALLEST_RATE_BFLOAT16 = 1e-4
+"""bfloat16 keeps 8 bits: a weight of 0.02 cannot change by less than about 8e-5, and an Adam update
+is about the learning rate."""
+
+
 class AlgorithmConfig(BaseModel):
     """What every backend reads: how long, how fast, how often to look and to save."""
 
@@ -87,6 +92,13 @@ def check(run: RunConfig, backend: type[Backend]) -> None:
         ConfigError: the message names both keys, the value seen, and what to set.
     """
     if isinstance(run.algorithm, AlgorithmConfig):
+        rate = run.algorithm.learning_rate
+        if run.model.dtype == "bfloat16" and rate < SMALLEST_RATE_BFLOAT16:
+            raise ConfigError(
+                f'model.dtype is "bfloat16" and algorithm.learning_rate is {rate:g}: updates this '
+                "small are rounded away and the weights would not move. "
+                'Set model.dtype = "float32".'
+            )
         check_rollout(run.algorithm, run.rollout, backend)
 
 

@@ -35,6 +35,11 @@ def test_settings_of_two_tables_that_cannot_work_are_refused_with_both_names() -
     )
     with pytest.raises(ConfigError, match=r"algorithm.minibatches is 3(.|\n)*prompts_per_step"):
         check(run, Grpo)
+    run = model(model={"policy": "x", "dtype": "bfloat16"})
+    with pytest.raises(
+        ConfigError, match=r"model.dtype is \"bfloat16\" and algorithm.learning_rate"
+    ):
+        check(run, Grpo)
     check(run_config(SftConfig)(model={"policy": "x"}, rollout={"group_size": 1}), Sft)
 
 
