@@ -43,6 +43,7 @@ _GROUPED = re.compile(
 )
 _PLAIN = re.compile(r"\d+(?:\.\d+|\.(?=\s*(?:$|[^\w\s.])))?|\.\d+")
 _GROUPED_IN_BRACKETS = re.compile(r"[1-9]\d{0,2}(?:(?:\{,\}|,\\!\s?)\d{3})+(?!\d)(?:\.\d+)?")
+_REPEATING = re.compile(r"(\d{0,40})\.(\d{0,40})\s*\\overline\s*\{\s*(\d{1,40})\s*\}")
 _SEPARATORS = re.compile(r"[^\d.]")
 
 
@@ -62,6 +63,8 @@ def clean(text: str) -> str:
         text = re.sub(r"\\\\(?=[A-Za-z{}%$])", lambda _: "\\", text)
     elif "\\\\" in text and not re.search(r"(?<!\\)\\(?!\\)", text):
         text = text.replace("\\\\", "\\")
+    if "\\overline" in text:
+        text = _REPEATING.sub(_repeating, text)
     text = text.replace("**", "") if text.startswith("**") or text.endswith("**") else text
     text = text.strip().strip("`").strip()
     bare = text.replace("\\$", "")
@@ -77,6 +80,14 @@ def clean(text: str) -> str:
     ):
         text = text[:-1].rstrip()
     return text
+
+
+def _repeating(match: re.Match[str]) -> str:
+    r"""``0.1\overline{6}`` as the fraction that it is."""
+    whole, fixed, cycle = match.groups()
+    bottom = 10 ** len(fixed) * (10 ** len(cycle) - 1)
+    top = int((whole or "0") + fixed + cycle) - int((whole or "0") + fixed)
+    return f"({top}/{bottom})"
 
 
 def tokens(text: str) -> list[Token]:

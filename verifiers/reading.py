@@ -77,6 +77,7 @@ class Reader(Parser):
 
     def item(self) -> Node:
         """One value, a chain of relations, or a ratio."""
+        self.accept("=", "~=")  # "= 5" and "about 5" are 5
         parts = [self.ratio()]
         ops: list[str] = []
         while self.is_op(*RELATIONS):
