@@ -11,8 +11,7 @@ import json
 import logging
 import random
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -24,6 +23,8 @@ from torch import Tensor, nn
 
 from stepmark.errors import RunError
 from stepmark.store.files import file_hash, publish
+
+from .quiet import no_progress_bars
 
 __all__ = [
     "Policy",
@@ -83,25 +84,11 @@ def save_checkpoint(path: Path, policy: Policy, state: TrainingState | None = No
     """
     with publish(path, replace=True) as folder:
         folder.mkdir()
-        with quiet():
+        with no_progress_bars():
             policy.model.save_pretrained(folder)
         policy.tokenizer.save_pretrained(folder)
         if state is not None:
             _write_state(folder, state)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bars of transformers, which would write over those of the run."""
-    from transformers.utils import logging as hub
-
-    was_shown = hub.is_progress_bar_enabled()
-    hub.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_shown:
-            hub.enable_progress_bar()
 
 
 def _write_state(folder: Path, state: TrainingState) -> None:
@@ -168,7 +155,7 @@ def load_state(folder: Path) -> TrainingState:
 
 def load_weights(model: Any, folder: Path) -> None:
     """Copy the weights of a checkpoint into a model of the same architecture."""
-    with quiet():
+    with no_progress_bars():
         saved = type(model).from_pretrained(folder, dtype=model.dtype, local_files_only=True)
     model.load_state_dict(saved.state_dict())
 
