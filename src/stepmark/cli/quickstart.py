@@ -81,11 +81,12 @@ def _base_model(folder: Path) -> Path:
     """The tiny Llama before any training, on the disk."""
     from stepmark.store import publish
     from stepmark.tasks import arith_tokenizer, tiny_llama
+    from stepmark.training.quiet import no_progress_bars
 
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         tokenizer = arith_tokenizer()
-        with publish(folder) as part:
+        with publish(folder) as part, no_progress_bars():
             tiny_llama(tokenizer, seed=0).save_pretrained(part)
             tokenizer.save_pretrained(part)
     return folder
@@ -139,9 +140,8 @@ def _evaluate(name: str, model: Path, folder: Path) -> None:
             resume=out_folder.exists(),
             weights=weights_hash(model),
         )
-        say(
-            f"     {name} {result.name}: {result.accuracy:.1%} [{result.low:.1%}, {result.high:.1%}]"
-        )
+        bounds = f"[{result.low:.1%}, {result.high:.1%}]"
+        say(f"     {name} {result.name}: {result.accuracy:.1%} {bounds}")
     engine.close()
 
 

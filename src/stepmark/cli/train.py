@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,6 +145,7 @@ class Watch:
         self.what, self.every = what, every
         self.bar = progress()
         self.id: Any = None
+        self.first_step, self.started = 0, 0.0
 
     def __enter__(self) -> Watch:
         self.bar.start()
@@ -158,6 +160,7 @@ class Watch:
 
         if isinstance(event, Started):
             self.id = self.bar.add_task(self.what, total=event.steps, completed=event.step)
+            self.first_step, self.started = event.step, time.monotonic()
         elif isinstance(event, StepDone):
             self._step(event.step, event.steps, event.metrics)
         elif isinstance(event, Evaluated):
@@ -174,4 +177,11 @@ class Watch:
         self.bar.update(self.id, completed=step, description=f"{self.what} {numbers}")
         every = self.every or max(1, steps // 20)
         if not err.is_terminal and (step % every == 0 or step == steps):
-            say(f"{self.what} step {step} of {steps}: {numbers}")
+            say(f"{self.what} step {step} of {steps}: {numbers}{self._left(step, steps)}")
+
+    def _left(self, step: int, steps: int) -> str:
+        if step == steps:
+            return ""
+        pace = (time.monotonic() - self.started) / max(step - self.first_step, 1)
+        minutes = pace * (steps - step) / 60
+        return f", about {minutes:.0f} min left" if minutes >= 1 else ", under a minute left"
