@@ -111,7 +111,8 @@ def regrade(
     say(found.announcement)
     emit(found.to_row(), as_json, lambda: _tell_regrade(found))
     if found.rejects:
-        warn(f"{found.rejects} rows could not be used: {out_ / 'rejects.jsonl'}")
+        word = "row" if found.rejects == 1 else "rows"
+        warn(f"{found.rejects} {word} could not be used: {out_ / 'rejects.jsonl'}")
         return 3
     return 0
 
@@ -136,7 +137,8 @@ def _tell_regrade(found: Regrade) -> None:
         table.add_row(*cells[: len(table.columns)])
     show(table)
     where = found.out / "disagreements.jsonl"
-    out.print(f"{found.disagreements:,} disagreements, each in {where}", markup=False)
+    word = "disagreement" if found.disagreements == 1 else "disagreements"
+    out.print(f"{found.disagreements:,} {word}, each in {where}", markup=False)
     out.print(f"Everything is in {found.out} (verifier {found.verifier}).", markup=False)
 
 
