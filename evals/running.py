@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -83,29 +83,25 @@ def run(
     problems = take(task.problems, limit, first)
     prompts = prompts_of(problems, tokenizer, task, sampling, engine)
     config = _config(task, verifier, sampling, model, n, seed, limit, first, max_error_share)
-    manifest = build_manifest(
-        config=config,
-        seeds={"completions": seed},
-        data_hashes={task.name: task.data_hash},
-        prompt_hash={task.prompt.name: task.prompt.hash},
-        weights_hash=weights,
-    )
-    if on_prompt and prompts:
+    if on_prompt:
         on_prompt(prompts[0])
+    manifest = _manifest(config, task, seed, weights)
     with RunFolder.create(out, config, manifest, resume=resume) as folder:
         asked = _Asked(prompts, sampling, n, seed, model)
         started = time.monotonic()
         fresh = _generate(folder, engine, asked, verifier, max_error_share, on_progress)
         verdicts = grade(folder.samples, verifier, max_error_share=max_error_share)
-        samples = {sample.key: sample for sample in folder.samples.rows()}
-        keys = [Key(0, prompt.problem.id, k) for prompt in prompts for k in range(n)]
-        graded: list[tuple[Sample, Verdict]] = [(samples[key], verdicts[key]) for key in keys]
+        graded = asked.paired(folder, verdicts)
         result = summarise(about(task, verifier.key, sampling, seed, model), graded)
-        write_json(folder.path / "summary.json", result.to_row())
-        with publish(folder.path / "table.md") as part:
-            part.write_text(table_text([result]), encoding="utf-8")
+        _publish(folder, result)
         folder.log_timings(0, {"generation_s": time.monotonic() - started, "completions": fresh})
     return result
+
+
+def _publish(folder: RunFolder, result: EvalResult) -> None:
+    with publish(folder.path / "table.md") as part:
+        part.write_text(table_text([result]), encoding="utf-8")
+    write_json(folder.path / "summary.json", result.to_row())
 
 
 class _Asked:
@@ -125,6 +121,14 @@ class _Asked:
             prompt.problem.id: text_hash(f"{prompt.ids!r} {sampling!r} {seed} {model}")
             for prompt in prompts
         }
+
+    def paired(
+        self, folder: RunFolder, verdicts: Mapping[Key, Verdict]
+    ) -> list[tuple[Sample, Verdict]]:
+        """Every completion with its verdict, in the order of the problems."""
+        samples = {sample.key: sample for sample in folder.samples.rows()}
+        keys = [Key(0, prompt.problem.id, k) for prompt in self.prompts for k in range(self.n)]
+        return [(samples[key], verdicts[key]) for key in keys]
 
     def missing(self, folder: RunFolder) -> dict[str, set[int]]:
         """Problem id -> places in its group that the store lacks.
@@ -225,6 +229,18 @@ def _config(
         },
         "prompt": prompt | {"hash": task.prompt.hash},
     }
+
+
+def _manifest(
+    config: Mapping[str, Any], task: LoadedTask, seed: int, weights: str | None
+) -> dict[str, Any]:
+    return build_manifest(
+        config=config,
+        seeds={"completions": seed},
+        data_hashes={task.name: task.data_hash},
+        prompt_hash={task.prompt.name: task.prompt.hash},
+        weights_hash=weights,
+    )
 
 
 def weights_hash(folder: str | Path) -> str | None:
