@@ -18,7 +18,7 @@ from stepmark.types import Group, Prompt, Sampling, Verdict
 
 from .grade import grade
 from .policy import about, prompts_of
-from .result import EvalResult, summarise
+from .result import About, EvalResult, summarise
 from .table import table_text
 
 __all__ = ["Progress", "run", "weights_hash"]
@@ -86,15 +86,28 @@ def run(
     if on_prompt:
         on_prompt(prompts[0])
     manifest = _manifest(config, task, seed, weights)
+    words = about(task, verifier.key, sampling, seed, model)
+    asked = _Asked(prompts, sampling, n, seed, model)
     with RunFolder.create(out, config, manifest, resume=resume) as folder:
-        asked = _Asked(prompts, sampling, n, seed, model)
-        started = time.monotonic()
-        fresh = _generate(folder, engine, asked, verifier, max_error_share, on_progress)
-        verdicts = grade(folder.samples, verifier, max_error_share=max_error_share)
-        graded = asked.paired(folder, verdicts)
-        result = summarise(about(task, verifier.key, sampling, seed, model), graded)
-        _publish(folder, result)
-        folder.log_timings(0, {"generation_s": time.monotonic() - started, "completions": fresh})
+        return _evaluate(folder, engine, asked, verifier, words, max_error_share, on_progress)
+
+
+def _evaluate(
+    folder: RunFolder,
+    engine: Engine,
+    asked: _Asked,
+    verifier: OutcomeVerifier,
+    words: About,
+    max_error_share: float,
+    on_progress: Progress | None,
+) -> EvalResult:
+    started = time.monotonic()
+    fresh = _generate(folder, engine, asked, verifier, max_error_share, on_progress)
+    verdicts = grade(folder.samples, verifier, max_error_share=max_error_share)
+    result = summarise(words, asked.paired(folder, verdicts))
+    _publish(folder, result)
+    took_s = time.monotonic() - started
+    folder.log_timings(0, {"generation_and_marking_s": took_s, "completions": fresh})
     return result
 
 
