@@ -10,6 +10,7 @@ from stepmark.evals import Comparison, EvalResult, graded_of, read_result
 from stepmark.prm import split_steps, step_texts
 from stepmark.report import Page, SampleView, markdown_table, percent
 from stepmark.report.training import curves
+from stepmark.seeds import derive_seed
 from stepmark.store import RunFolder, publish, write_json
 
 __all__ = ["Outcome", "Row", "write_page"]
@@ -116,10 +117,10 @@ def write_page(outcome: Outcome, folder: Path) -> None:
 
 
 def _samples(folder: Path) -> list[SampleView]:
-    """Greedy completions after GRPO, each with what the model wrote before it."""
+    """Greedy completions after GRPO, chosen by a hash, with what the model wrote before it."""
     before = {sample.id: sample for sample, _ in graded_of(folder / "eval-sft")}
     graded = graded_of(folder / "eval-grpo")
-    stride = max(1, len(graded) // SHOWN)
+    graded.sort(key=lambda row: derive_seed("shown", row[0].id))
     return [
         SampleView.of(
             sample.problem,
@@ -129,7 +130,7 @@ def _samples(folder: Path) -> list[SampleView]:
             title=sample.id,
             note="After SFT it wrote: " + before[sample.id].completion.replace("\n", "; "),
         )
-        for sample, verdict in graded[::stride][:SHOWN]
+        for sample, verdict in graded[:SHOWN]
     ]
 
 

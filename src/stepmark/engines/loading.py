@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepmark.errors import ConfigError, SetupError, require
+from stepmark.training.quiet import no_progress_bars
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -106,9 +107,10 @@ def _model(place: str, dtype: Any) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            place, dtype=dtype, output_loading_info=True
-        )
+        with no_progress_bars(Path(place).expanduser().is_dir()):
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                place, dtype=dtype, output_loading_info=True
+            )
     except (OSError, ValueError, KeyError) as error:
         raise _cannot_load("model", place, error) from error
     model, report = loaded

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stepmark.seeds import derive_seed
 from stepmark.store import RunFolder, Sample
 
 from .numbers import number
@@ -31,6 +32,11 @@ HEADLINES = (
 )
 """Metrics in the table of a page, with the words for them."""
 
+MEANINGS = {
+    "mean reward": "Mean reward of the completions sampled for training",
+    "held-out accuracy": "Greedy accuracy on held-out problems",
+}
+
 
 def training_page(run: RunFolder, title: str) -> Page:
     """What a run did: curves, first and last value of each metric, twenty of its last samples.
@@ -54,16 +60,13 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     drawn: list[tuple[str, str]] = []
     lines = [
         Series(label, points)
-        for name, label in (("reward", "mean reward"), ("eval/accuracy", "held-out accuracy"))
+        for name, label in HEADLINES[:2]
         if len(points := _points(rows, name)) > 1
     ]
     if lines:
-        drawn.append(
-            (
-                band_plot_svg(lines, "Reward and held-out accuracy", "step", "share"),
-                "Mean reward of the sampled completions, and greedy accuracy on held-out problems.",
-            )
-        )
+        title = " and ".join(line.name for line in lines)
+        plot = band_plot_svg(lines, title[0].upper() + title[1:], "step", "share")
+        drawn.append((plot, "; ".join(MEANINGS[line.name] for line in lines) + "."))
     loss = _points(rows, "loss")
     if len(loss) > 1 and not _points(rows, "reward"):
         line = Series("loss", loss)
@@ -85,15 +88,15 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
 
 
 def last_samples(run: RunFolder, count: int) -> list[SampleView]:
-    """Marked completions of the last step in the store, evenly chosen, none shown twice."""
+    """Marked completions of the last step in the store, chosen by a hash of their names."""
     keys = run.samples.verdict_keys()
     steps = {key.step for key in run.samples.keys()}  # noqa: SIM118  (a method of the store)
     if not keys or not steps:
         return []
     verdicts = run.samples.verdicts(keys[0])
     samples = [s for s in run.samples.rows(max(steps)) if s.key in verdicts]
-    stride = max(1, len(samples) // count)
-    return [_view(sample, verdicts[sample.key]) for sample in samples[::stride][:count]]
+    samples.sort(key=lambda sample: derive_seed("shown", sample.id, sample.k))
+    return [_view(sample, verdicts[sample.key]) for sample in samples[:count]]
 
 
 def _view(sample: Sample, verdict: Any) -> SampleView:
