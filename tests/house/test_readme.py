@@ -1,0 +1,75 @@
+"""What the README shows is run: its verifier, and every command that needs no model."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from stepmark.cli.app import run
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+COMMANDS = [
+    line
+    for kind, block in BLOCKS
+    if kind == "bash"
+    for line in block.splitlines()
+    if line.startswith("stepmark ")
+]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with the README's verifier in it."""
+    [source] = [block for kind, block in BLOCKS if kind == "python"]
+    (tmp_path / "checks.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "MODEL" not in c])
+def test_a_command_of_the_readme_works(command: str, desk: Path) -> None:
+    assert run(shlex.split(command, comments=True)[1:]) == 0
+
+
+def test_the_verifier_of_the_readme_is_eight_lines_and_takes_columns(desk: Path) -> None:
+    from stepmark import Item, Problem
+    from stepmark.verifiers import load_verifier
+
+    source = (desk / "checks.py").read_text().splitlines()
+    assert len(source) <= 8
+    mark = load_verifier("checks.py:whole_number")
+    problem = Problem("p", "How long?", "12", meta={"unit": "cm"})
+    texts = ("The answer is 12 cm.", "The answer is 12 m.", "The answer is 13 cm.")
+    verdicts = mark([Item(problem, text) for text in texts])
+    assert [verdict.correct for verdict in verdicts] == [True, False, False]
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "MODEL" in c])
+def test_a_command_with_a_model_is_spelled_right(command: str, desk: Path) -> None:
+    words = shlex.split(command)[1:]
+    if "arith" in words and "--dry-run" in words:
+        assert run(words) == 0
+    else:
+        # Only the flags are tried: the model and the hub's data are not here.
+        known = {word for word in words if word.startswith("--")}
+        assert run([*[w for w in words[:2] if not w.startswith("-")], "--help"]) == 0
+        assert known <= {
+            "--model",
+            "--task",
+            "--limit",
+            "--out",
+            "--backend",
+            "--preset",
+            "--dry-run",
+        }
+
+
+def test_every_verb_of_the_table_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = re.findall(r"^\| `stepmark (\w+)", README, flags=re.MULTILINE)
+    assert len(verbs) == 7
+    for verb in verbs:
+        assert run([verb, "--help"]) == 0
