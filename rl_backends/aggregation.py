@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from stepmark.errors import ConfigError
@@ -40,7 +41,7 @@ def token_weights(
     aggregation: Aggregation,
     constant_length: int | None = None,
     like: Tensor | None = None,
-) -> Tensor:
+) -> Float[Tensor, " N"]:
     """The weight of each token of a micro-batch in the objective of its whole minibatch.
 
     Args:

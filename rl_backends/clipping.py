@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 __all__ = ["Clipped", "clipped_objective", "importance_ratio"]
@@ -19,20 +20,24 @@ LIMIT_NATS = 20.0
 class Clipped(NamedTuple):
     """The objective per token, and where the clip stopped the gradient."""
 
-    objective_N: Tensor
+    objective_N: Float[Tensor, " N"]
     """To be maximised; unitless."""
-    low_N: Tensor
+    low_N: Bool[Tensor, " N"]
     """True where the ratio fell below ``1 - low`` with a negative advantage."""
-    high_N: Tensor
+    high_N: Bool[Tensor, " N"]
     """True where the ratio rose above ``1 + high`` with a positive advantage."""
 
 
-def importance_ratio(logps_N: Tensor, old_logps_N: Tensor) -> Tensor:
+def importance_ratio(
+    logps_N: Float[Tensor, " N"], old_logps_N: Float[Tensor, " N"]
+) -> Float[Tensor, " N"]:
     r"""How much likelier each token is under the policy than when sampled: :math:`\rho_t`."""
     return torch.exp((logps_N - old_logps_N.detach()).clamp(-LIMIT_NATS, LIMIT_NATS))
 
 
-def clipped_objective(ratio_N: Tensor, advantages_N: Tensor, low: float, high: float) -> Clipped:
+def clipped_objective(
+    ratio_N: Float[Tensor, " N"], advantages_N: Float[Tensor, " N"], low: float, high: float
+) -> Clipped:
     r"""The first term of eq. (3) of DeepSeekMath, which is eq. (7) of PPO (arXiv:1707.06347).
 
     .. math:: \min[\rho A, \mathrm{clip}(\rho, 1 - \epsilon_{low}, 1 + \epsilon_{high}) A]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 __all__ = ["LIMIT_NATS", "Estimator", "kl_tokens"]
@@ -27,7 +28,9 @@ LIMIT_NATS = 20.0
 decide a step. Beyond the limit the gradient is 0."""
 
 
-def kl_tokens(logps_N: Tensor, ref_logps_N: Tensor, estimator: Estimator = "k3") -> Tensor:
+def kl_tokens(
+    logps_N: Float[Tensor, " N"], ref_logps_N: Float[Tensor, " N"], estimator: Estimator = "k3"
+) -> Float[Tensor, " N"]:
     r"""Divergence from the reference at each sampled token, in nats; with gradient to ``logps``.
 
     ``k3`` is eq. (4) of DeepSeekMath (arXiv:2402.03300):

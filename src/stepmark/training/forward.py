@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from stepmark.errors import ConfigError
@@ -29,9 +30,9 @@ class TokenOut:
     There is no padding and no mask in it: every number belongs to a token that was sampled.
     """
 
-    logps_N: Tensor
+    logps_N: Float[Tensor, " N"]
     """Log-prob of each sampled token under the tempered distribution, nats, float32."""
-    entropies_N: Tensor | None
+    entropies_N: Float[Tensor, " N"] | None
     """Entropy of each of those distributions, nats; None when not asked for. Carries gradient."""
     lengths: tuple[int, ...]
     """Sampled tokens of each sample; they sum to ``N``."""
@@ -54,14 +55,14 @@ class TokenOut:
 class Rows(NamedTuple):
     """Samples laid out for a forward pass; the last token of a row predicts nothing: left out."""
 
-    ids_BT: Tensor
-    mask_BT: Tensor
-    positions_BT: Tensor
-    rows_N: Tensor
+    ids_BT: Int[Tensor, "B T"]
+    mask_BT: Int[Tensor, "B T"]
+    positions_BT: Int[Tensor, "B T"]
+    rows_N: Int[Tensor, " N"]
     """Row of the state that predicts each sampled token."""
-    places_N: Tensor
+    places_N: Int[Tensor, " N"]
     """Its place in the row: one before the token itself."""
-    targets_N: Tensor
+    targets_N: Int[Tensor, " N"]
 
 
 def lay_out(samples: Sequence[TrainingSample], device: torch.device) -> Rows:

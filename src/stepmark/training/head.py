@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -33,8 +34,8 @@ RESCALED = {
 class HeadOut(NamedTuple):
     """What the head says of the tokens; both carry gradient, in nats, float32."""
 
-    logps_N: Tensor
-    entropies_N: Tensor | None
+    logps_N: Float[Tensor, " N"]
+    entropies_N: Float[Tensor, " N"] | None
 
 
 class Split(NamedTuple):
@@ -45,7 +46,10 @@ class Split(NamedTuple):
 
 
 def logps_of_logits(
-    logits_NV: Tensor, targets_N: Tensor, temperature: float, with_entropy: bool
+    logits_NV: Float[Tensor, "N V"],
+    targets_N: Int[Tensor, " N"],
+    temperature: float,
+    with_entropy: bool,
 ) -> HeadOut:
     r"""Log-probs (and entropies) of the tempered distribution.
 
@@ -65,9 +69,9 @@ def logps_of_logits(
 
 
 def logps_of_hidden(
-    hidden_ND: Tensor,
+    hidden_ND: Float[Tensor, "N D"],
     head: Callable[[Tensor], Tensor],
-    targets_N: Tensor,
+    targets_N: Int[Tensor, " N"],
     *,
     temperature: float,
     with_entropy: bool = False,
@@ -88,7 +92,7 @@ def logps_of_hidden(
     count = hidden_ND.shape[0]
     size = chunk or max(1, CHUNK_LOGITS // vocabulary)
 
-    def of_chunk(hidden_CD: Tensor, targets_C: Tensor) -> HeadOut:
+    def of_chunk(hidden_CD: Float[Tensor, "C D"], targets_C: Int[Tensor, " C"]) -> HeadOut:
         return logps_of_logits(head(hidden_CD), targets_C, temperature, with_entropy)
 
     if count <= size:
