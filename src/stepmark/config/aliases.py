@@ -1,7 +1,7 @@
 """The names that people type by habit, and what they are called here: one table for all peers.
 
-Checked against TRL 1.16, verl 0.10, OpenRLHF (August 2026) and lm-evaluation-harness. Errors,
-``stepmark config aliases`` and the exporters read it.
+The columns speak of TRL 1.16, verl 0.10, OpenRLHF (August 2026) and lm-evaluation-harness. Errors
+and ``stepmark config aliases`` read it.
 """
 
 from __future__ import annotations
