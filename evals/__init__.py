@@ -11,18 +11,20 @@ from .grade import grade
 from .policy import evaluate_policy, sample_policy
 from .recorded import Columns
 from .regrade import Regrade, RegradedGroup, regrade
-from .result import About, EvalResult, summarise
-from .running import run, weights_hash
+from .result import METRICS, About, EvalResult, summarise
+from .running import check_run, run, weights_hash
 from .show import show
 from .table import find_runs, read_result, table, table_json, table_text
 
 __all__ = [
+    "METRICS",
     "About",
     "Columns",
     "Comparison",
     "EvalResult",
     "Regrade",
     "RegradedGroup",
+    "check_run",
     "compare",
     "evaluate_policy",
     "find_runs",

@@ -11,7 +11,23 @@ from stepmark.statistics import mean_at_k, wilson
 from stepmark.store import Sample
 from stepmark.types import Reason, Status, Verdict
 
-__all__ = ["About", "EvalResult", "summarise"]
+__all__ = ["METRICS", "About", "EvalResult", "summarise"]
+
+METRICS = {
+    "accuracy": "accuracy",
+    "accuracy_low": "low",
+    "accuracy_high": "high",
+    "accuracy_upper": "accuracy_upper",
+    "score": "score",
+    "no_answer": "no_answer",
+    "truncated": "truncated",
+    "abstains": "abstains",
+    "errors": "errors",
+    "mean_tokens": "mean_tokens",
+    "n": "n",
+    "k": "k",
+}
+"""Name of each metric for a training loop -> field of `EvalResult`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +87,8 @@ class EvalResult:
 
     def metrics(self) -> dict[str, float]:
         """Numbers for a training loop, by name; only those that are known."""
-        found: dict[str, float | None] = {
-            "accuracy": self.accuracy,
-            "accuracy_low": self.low,
-            "accuracy_high": self.high,
-            "accuracy_upper": self.accuracy_upper,
-            "score": self.score,
-            "no_answer": self.no_answer,
-            "truncated": self.truncated,
-            "abstains": float(self.abstains),
-            "errors": float(self.errors),
-            "mean_tokens": self.mean_tokens,
-            "n": float(self.n),
-            "k": float(self.k),
-        }
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: getattr(self, field) for name, field in METRICS.items()}
+        return {name: float(value) for name, value in values.items() if value is not None}
 
     def to_row(self) -> dict[str, Any]:
         """The content of ``summary.json``."""

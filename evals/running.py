@@ -21,7 +21,7 @@ from .policy import about, prompts_of
 from .result import About, EvalResult, summarise
 from .table import table_text
 
-__all__ = ["Progress", "run", "weights_hash"]
+__all__ = ["Progress", "check_run", "run", "weights_hash"]
 
 Progress = Callable[[int, int], None]
 """Called with the completions there are and those there will be."""
@@ -88,8 +88,50 @@ def run(
     manifest = _manifest(config, task, seed, weights)
     words = about(task, verifier.key, sampling, seed, model)
     asked = _Asked(prompts, sampling, n, seed, model)
-    with RunFolder.create(out, config, manifest, resume=resume) as folder:
+    with RunFolder.create(
+        out, config, manifest, resume=resume, may_change=_mended(out, verifier)
+    ) as folder:
         return _evaluate(folder, engine, asked, verifier, words, max_error_share, on_progress)
+
+
+def check_run(
+    task: LoadedTask,
+    verifier: OutcomeVerifier,
+    sampling: Sampling,
+    *,
+    out: Path,
+    model: str,
+    n: int = 1,
+    seed: int = 0,
+    limit: int | None = None,
+    first: int | None = None,
+    max_error_share: float = 0.1,
+    resume: bool = False,
+    weights: str | None = None,
+) -> None:
+    """Refuse what `run` would refuse, as far as that can be known without a model.
+
+    Raises:
+        ConfigError: settings that cannot work.
+        RunError: ``out`` holds something else, or was made with other settings.
+    """
+    _check(n, sampling)
+    take(task.problems, limit, first)
+    config = _config(task, verifier, sampling, model, n, seed, limit, first, max_error_share)
+    manifest = _manifest(config, task, seed, weights)
+    RunFolder.check(out, config, manifest, resume=resume, may_change=_mended(out, verifier))
+
+
+def _mended(out: Path, verifier: OutcomeVerifier) -> tuple[str, ...]:
+    """The settings that a run may go on without: an unfinished one outlives its verifier's defects.
+
+    The key of a function changes with its source. All completions are marked by the new one.
+    """
+    if (out / "summary.json").exists() or not (out / "config.toml").is_file():
+        return ()
+    earlier = str(RunFolder.open(out).config().get("verifier", ""))
+    is_same = earlier.partition("@")[0] == verifier.key.partition("@")[0]
+    return ("verifier",) if is_same else ()
 
 
 def _evaluate(

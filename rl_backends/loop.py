@@ -73,6 +73,7 @@ def train(
     *,
     prompts: Callable[[int], Sequence[Prompt]],
     rollout: RolloutTable,
+    stop_strings: Sequence[str] = (),
     engine: Engine | None = None,
     reward: Reward | None = None,
     reference: Any = None,
@@ -89,6 +90,7 @@ def train(
         policy: model and tokenizer as the run began, also when it is resumed.
         prompts: the rendered problems of a step, counted from 1; a pure function.
         rollout: group size, temperature, length and seed.
+        stop_strings: what ends a sampled completion besides the end tokens.
         engine: draws from the policy; not used by a backend that learns from demonstrations.
         reward: verifiers and weights; not used by such a backend either.
         reference: frozen model for the KL term; by default a copy of the first policy.
@@ -112,10 +114,19 @@ def train(
             "Set rollout.engine and reward.verifiers."
         )
     with StopRequest() as stop:
+        drawn = _sampling(backend, rollout, stop_strings)
         loop = Loop(
-            run, backend, policy, prompts, rollout, engine, reward, evaluate, on_event, stop
+            run, backend, policy, prompts, rollout, drawn, engine, reward, evaluate, on_event, stop
         )
         return loop.run(reference)
+
+
+def _sampling(backend: Backend, rollout: RolloutTable, stop_strings: Sequence[str]) -> Sampling:
+    return Sampling(
+        temperature=rollout.temperature if backend.source == "rollouts" else 1.0,
+        max_tokens=rollout.max_tokens,
+        stop=tuple(stop_strings),
+    )
 
 
 class Loop:
@@ -128,6 +139,7 @@ class Loop:
         policy: Policy,
         prompts: Callable[[int], Sequence[Prompt]],
         rollout: RolloutTable,
+        sampling: Sampling,
         engine: Engine,
         reward: Reward,
         evaluate: Evaluate | None,
@@ -139,9 +151,8 @@ class Loop:
         self.config = backend.config
         self.tell = on_event or (lambda _: None)
         is_sampled = backend.source == "rollouts"
-        self.temperature = rollout.temperature if is_sampled else 1.0
+        self.temperature = sampling.temperature
         size = rollout.group_size if is_sampled else 1
-        sampling = Sampling(temperature=self.temperature, max_tokens=rollout.max_tokens)
         self.collector = Collector(
             engine, reward, run.samples, sampling, size, rollout.seed, stop.check
         )
@@ -258,7 +269,7 @@ class Loop:
         self.keeper.save()
         raise Stopped(
             f"Stopped after step {self.keeper.state.step} of {self.config.steps}; nothing is lost. "
-            f"Continue with the same command and --resume (the run is in {self.folder.path}).",
+            f"The run in {self.folder.path} can be resumed.",
             self.stop.number,
         )
 

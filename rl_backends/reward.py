@@ -63,6 +63,6 @@ def check_errors(groups: Sequence[tuple[Marked, ...]], largest_share: float, ste
     first = wrong[0].detail.get("traceback") or wrong[0].detail or wrong[0].reason
     raise VerifierError(
         f"{len(wrong)} of {len(every)} verdicts of step {step} are errors; "
-        f"algorithm.max_error_share allows {largest_share:g}. Mend the verifier and use --resume. "
+        f"algorithm.max_error_share allows {largest_share:g}. Mend the verifier, then resume. "
         f"The first error:\n{first}"
     )

@@ -24,6 +24,9 @@ __all__ = ["Entry", "Reference", "Registry", "load_file"]
 
 T = TypeVar("T")
 
+FILE_MODULE = "stepmark_file_"
+"""How the names of modules from files begin; a digest of path and content follows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -113,7 +116,7 @@ class Registry(Generic[T]):
         """
 
         def add(target: T) -> T:
-            where = f"{getattr(target, '__module__', '?')}:{getattr(target, '__qualname__', '?')}"
+            where = _origin(target)
             known = self._registered.get(name)
             if known is not None and known.source != where:
                 raise ConfigError(
@@ -159,6 +162,14 @@ class Registry(Generic[T]):
             ) from error
 
 
+def _origin(target: Any) -> str:
+    """Where an object was defined; a file that was edited and loaded again is the same place."""
+    module = getattr(target, "__module__", "?")
+    if module.startswith(FILE_MODULE):
+        module = getattr(sys.modules.get(module), "__file__", None) or module
+    return f"{module}:{getattr(target, '__qualname__', '?')}"
+
+
 def _file_hint(kind: str) -> str:
     return f"Your own {kind} is named by file, such as checks.py:my_{kind}."
 
@@ -199,7 +210,7 @@ def load_file(path: Path) -> ModuleType:
             "Give a path from the current folder, or an absolute one."
         )
     digest = hashlib.blake2b(str(full).encode() + full.read_bytes(), digest_size=6).hexdigest()
-    name = f"stepmark_file_{full.stem}_{digest}"
+    name = f"{FILE_MODULE}{full.stem}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, full)

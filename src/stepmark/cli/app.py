@@ -124,5 +124,6 @@ def _show(error: Error, as_json: bool) -> None:
     if as_json:
         _emit_error(type(error).__name__, str(error))
     else:
-        err.print(f"[bold red]{type(error).__name__}:[/] ", end="")
+        if not str(error).startswith(kind := type(error).__name__):  # "Stopped after step ..."
+            err.print(f"[bold red]{kind}:[/] ", end="")
         err.print(str(error), markup=False)

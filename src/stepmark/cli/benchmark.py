@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepmark.evals import EvalResult
     from stepmark.protocols import OutcomeVerifier
     from stepmark.tasks import LoadedTask
-    from stepmark.types import Prompt
+    from stepmark.types import Prompt, Sampling
 
 __all__ = ["Benchmark", "load_evaluation_tasks"]
 
@@ -83,14 +83,14 @@ class Benchmark:
         for task in self.tasks:
             if task.announcement:
                 say(task.announcement)
+        self._check_folders(verifier, folders)
         say(
             f"{', '.join(self.models)} on "
             f"{', '.join(f'{task.name}/{task.split}' for task in self.tasks)}; "
             f"verifier {verifier.key}; the run goes to {base}"
         )
-        message = f"Stopped; what was made is kept. To continue:\n    {same_command(base)}"
         try:
-            with stoppable(message):
+            with stoppable(same_command(base)):
                 results = [
                     result
                     for model in self.models
@@ -126,31 +126,61 @@ class Benchmark:
             )
         return {pair: base / name for pair, name in names.items()}
 
+    def _sampling(self, task: LoadedTask) -> Sampling:
+        from stepmark.types import Sampling
+
+        return Sampling(
+            temperature=self.temperature,
+            max_tokens=task.max_tokens if self.max_tokens is None else self.max_tokens,
+            stop=task.prompt.stop,
+        )
+
+    def _check_folders(
+        self, verifier: OutcomeVerifier, folders: dict[tuple[str, str], Path]
+    ) -> None:
+        """Refuse settings, and folders of other settings, before any model is loaded."""
+        from stepmark.engines.checks import check_sampling
+        from stepmark.evals import check_run, weights_hash
+
+        from .engine import engine_class
+
+        engine_class(self.engine, loads=True)
+        for model in self.models:
+            for task in self.tasks:
+                check_sampling(self._sampling(task), self.n)
+                check_run(
+                    task,
+                    verifier,
+                    self._sampling(task),
+                    out=folders[model, task.name],
+                    model=model,
+                    n=self.n,
+                    seed=self.seed,
+                    limit=self.limit,
+                    first=self.first,
+                    resume=True,
+                    weights=weights_hash(model),
+                )
+
     def _one(
         self, model: str, verifier: OutcomeVerifier, folders: dict[tuple[str, str], Path]
     ) -> Iterator[EvalResult]:
         """The results of one model, which is loaded once."""
-        from stepmark.engines import engines
         from stepmark.evals import run, weights_hash
-        from stepmark.registry import Reference
-        from stepmark.types import Sampling
 
-        asked = Reference.parse(self.engine)
-        engine: Any = engines.load(asked.name).load(model, **asked.settings)
+        from .engine import engine_class
+
+        kind, settings = engine_class(self.engine, loads=True)
+        engine: Any = kind.load(model, **settings)
         try:
             for task in self.tasks:
-                sampling = Sampling(
-                    temperature=self.temperature,
-                    max_tokens=self.max_tokens or task.max_tokens,
-                    stop=task.prompt.stop,
-                )
                 with _shown(f"{_file_name(model)} on {task.name}") as tell:
                     yield run(
                         engine,
                         engine.tokenizer,
                         task,
                         verifier,
-                        sampling,
+                        self._sampling(task),
                         out=folders[model, task.name],
                         model=model,
                         n=self.n,

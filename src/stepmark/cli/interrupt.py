@@ -17,18 +17,19 @@ __all__ = ["same_command", "stoppable"]
 
 
 @contextmanager
-def stoppable(message: str) -> Iterator[None]:
+def stoppable(command: str) -> Iterator[None]:
     """Turns a signal within the block into `Stopped`, which the command line exits with.
 
     SIGTERM interrupts as Ctrl-C does, so that code which cleans up after one does after both.
 
     Args:
-        message: what is safe, and how to go on.
+        command: what continues the work, to paste; it ends the message.
 
     Raises:
         Stopped: SIGINT (exit code 130) or SIGTERM (143) came.
     """
     number = signal.SIGINT
+    onwards = f"To continue:\n    {command}"
 
     def terminate(received: int, _: FrameType | None) -> None:
         nonlocal number
@@ -40,15 +41,18 @@ def stoppable(message: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise Stopped(message, int(number)) from stop
+        raise Stopped(f"Stopped; what was made is kept. {onwards}", int(number)) from stop
+    except Stopped as stop:
+        raise Stopped(f"{stop} {onwards}", stop.signal_number) from stop
     finally:
         if in_main:
             signal.signal(signal.SIGTERM, earlier)
 
 
-def same_command(out: Path) -> str:
-    """The command line of this process to paste, with its ``--out`` where it was not given."""
+def same_command(out: Path, *flags: str) -> str:
+    """The command line of this process to paste, with ``--out`` and flags that it lacks."""
     words = ["stepmark", *sys.argv[1:]]
     if not any(word == "--out" or word.startswith("--out=") for word in words):
         words += ["--out", str(out)]
+    words += [flag for flag in flags if flag not in words]
     return shlex.join(words)

@@ -49,8 +49,7 @@ def quickstart(
     require("torch", extra="train", purpose="The quickstart")
     require("matplotlib", extra="train", purpose="The quickstart")
     started = time.monotonic()
-    message = f"Stopped; nothing is lost. Continue with: {same_command(out_)}"
-    with stoppable(message):
+    with stoppable(same_command(out_)):
         if not as_json:
             say("1/5  two verifiers on 200 embedded responses")
             show(run_demo(), None)
@@ -96,11 +95,10 @@ def _train(preset: str, folder: Path, model: Path, scale: float) -> Path:
     """The checkpoint with the best held-out accuracy."""
     from stepmark.config import Flag, compose
     from stepmark.config.compose import read_preset
-    from stepmark.report.training import training_page
-    from stepmark.store import RunFolder
 
-    from .train import Watch
-    from .wiring import make_plan, start
+    from .plan import make_plan
+    from .train import Watch, write_reports
+    from .wiring import start
 
     settings = read_preset(preset)["algorithm"]
     flags = {"model.policy": Flag("quickstart", str(model))}
@@ -112,7 +110,7 @@ def _train(preset: str, folder: Path, model: Path, scale: float) -> Path:
     plan = make_plan(compose([], [], flags, preset=preset))
     with Watch(preset.removeprefix("quickstart-")) as watch:
         result = start(plan, folder, resume=folder.exists(), on_event=watch)
-    training_page(RunFolder.open(folder), preset).write(folder / "report.html")
+    write_reports(folder, preset)
     return result.best or result.final
 
 

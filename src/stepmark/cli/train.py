@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from stepmark.config import Composed
     from stepmark.rl_backends import Event, TrainResult
 
-__all__ = ["Watch", "train"]
+    from .plan import Plan
+
+__all__ = ["Watch", "train", "write_reports"]
 
 
 def train(
@@ -73,11 +75,10 @@ def _dry_run(composed: Composed, as_json: bool) -> None:
     from stepmark.config import settings_of
 
     from .config import show_tree
-    from .wiring import make_plan
+    from .plan import make_plan
 
     plan = make_plan(composed)
-    for line in plan.announcements:
-        say(line)
+    _announce(plan)
     rows = settings_of(type(plan.config), composed)
     value = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
     emit(value, as_json, lambda: show_tree(rows))
@@ -85,28 +86,51 @@ def _dry_run(composed: Composed, as_json: bool) -> None:
     say(f"These settings can run: {names}. Nothing was loaded or written.")
 
 
-def _run(composed: Composed, out_: Path | None, resume: bool, as_json: bool) -> None:
-    from stepmark.errors import ConfigError
-    from stepmark.report.training import training_page
-    from stepmark.store import RunFolder
+def _announce(plan: Plan) -> None:
+    for line in plan.announcements:
+        say(line)
+    for line in plan.notes:
+        warn(line)
+    if not plan.eval_tasks:
+        warn("no held-out evaluation: name problems for it with --set data.eval_task=NAME.")
 
-    from .wiring import make_plan, next_run_folder, start
+
+def _run(composed: Composed, out_: Path | None, resume: bool, as_json: bool) -> None:
+    from stepmark.errors import ConfigError, VerifierError
+    from stepmark.verifiers import close_workers
+
+    from .interrupt import same_command, stoppable
+    from .plan import make_plan
+    from .wiring import next_run_folder, start
 
     if resume and out_ is None:
         raise ConfigError("--resume continues a run that lies somewhere: name it with --out RUN.")
     plan = make_plan(composed)
-    for line in plan.announcements:
-        say(line)
-    if not plan.eval_tasks:
-        warn("no held-out evaluation: name problems for it with --set data.eval_task=NAME.")
+    _announce(plan)
     name = plan.backend.config.backend
     folder = out_ or next_run_folder(f"{name}-{plan.tasks[0].name}")
     say(f"{name} on {', '.join(task.name for task in plan.tasks)}; the run goes to {folder}")
-    with Watch(name) as watch:
-        result = start(plan, folder, resume=resume, on_event=watch)
-    page = training_page(RunFolder.open(folder), f"{name}: {plan.config.model.policy}")
-    page.write(folder / "report.html")
+    onwards = same_command(folder, "--resume")
+    try:
+        with stoppable(onwards), Watch(name) as watch:
+            result = start(plan, folder, resume=resume, on_event=watch)
+    except VerifierError as error:
+        raise VerifierError(f"{error}\nWhen it is mended, continue with:\n    {onwards}") from error
+    finally:
+        close_workers()
+    write_reports(folder, f"{name}: {plan.config.model.policy}")
     emit(_row(result, folder), as_json, lambda: _tell(result, folder))
+
+
+def write_reports(folder: Path, title: str) -> None:
+    """``report.html`` and ``table.md`` of a training run, in its folder."""
+    from stepmark.report.training import training_page, training_table
+    from stepmark.store import RunFolder, publish
+
+    run = RunFolder.open(folder)
+    with publish(folder / "table.md") as part:
+        part.write_text(training_table(run), encoding="utf-8")
+    training_page(run, title).write(folder / "report.html")
 
 
 def _row(result: TrainResult, folder: Path) -> dict[str, Any]:
@@ -121,14 +145,18 @@ def _row(result: TrainResult, folder: Path) -> dict[str, Any]:
 
 
 def _tell(result: TrainResult, folder: Path) -> None:
-    shown = ("reward", "eval/accuracy", "loss", "kl", "completions/mean_length")
-    numbers = [f"{key} {result.metrics[key]:.3f}" for key in shown if key in result.metrics]
+    found = result.metrics
+    shown = {"reward": "reward {:.3f}", "eval/accuracy": "held-out accuracy {:.1%}"}
+    shown |= {"loss": "loss {:.3f}", "completions/mean_length": "{:.0f} tokens each"}
+    numbers = [text.format(found[key]) for key, text in shown.items() if key in found]
     out.print(f"Done after step {result.step}: {', '.join(numbers)}", markup=False)
     out.print(f"  checkpoint  {result.final}", markup=False)
     if result.best is not None:
         out.print(f"  best        {result.best} (step {result.best_step})", markup=False)
+    out.print(f"  table       {folder / 'table.md'}", markup=False)
     out.print(f"  page        {folder / 'report.html'}", markup=False)
-    out.print(f"Next: stepmark eval run --model {result.final} --task ...", markup=False)
+    model = result.final if result.best is None else result.best
+    out.print(f"Next: stepmark eval run --model {model} --task NAME --out FOLDER", markup=False)
 
 
 class Watch:

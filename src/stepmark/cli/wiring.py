@@ -1,131 +1,25 @@
-"""From settings to a running loop: what `stepmark train` and `stepmark quickstart` share.
-
-Everything that can be refused without a model is refused before one is loaded.
-"""
+"""From a plan to a running loop: what `stepmark train` and `stepmark quickstart` share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepmark.config import Composed, RunConfig, run_config, validate
-from stepmark.errors import ConfigError, require
+from .engine import engine_class
 
 if TYPE_CHECKING:
-    from stepmark.protocols import OutcomeVerifier
+    from stepmark.config import RunConfig
     from stepmark.rl_backends import Event, TrainResult
-    from stepmark.rl_backends.backend import Backend
     from stepmark.tasks import LoadedTask, PromptTemplate
     from stepmark.training.checkpoint import Policy
 
-__all__ = ["Plan", "make_plan", "next_run_folder", "start"]
+    from .plan import Plan
 
+__all__ = ["next_run_folder", "start"]
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A run whose settings, data and verifiers were read and fit together; no model is loaded."""
-
-    config: RunConfig
-    backend: Backend
-    tasks: tuple[LoadedTask, ...]
-    weights: tuple[float, ...]
-    eval_tasks: tuple[LoadedTask, ...]
-    verifiers: tuple[tuple[OutcomeVerifier, float], ...]
-
-    @property
-    def announcements(self) -> list[str]:
-        """What was guessed about the data, one line each."""
-        lines = [task.announcement for task in (*self.tasks, *self.eval_tasks)]
-        return list(dict.fromkeys(line for line in lines if line))
-
-
-def make_plan(composed: Composed) -> Plan:
-    """The run that these settings describe.
-
-    Raises:
-        ConfigError: settings that are unknown, out of range, or cannot work together.
-        DataError: the data cannot be read, or lacks what the backend or a verifier needs.
-        UnknownNameError: no backend, task or verifier is called that.
-    """
-    config, backend = read_settings(composed)
-    tasks, weights = _training_tasks(config)
-    eval_tasks = _eval_tasks(config)
-    verifiers = _verifiers(config, (*tasks, *eval_tasks))
-    return Plan(config, backend, tasks, weights, eval_tasks, verifiers)
-
-
-def read_settings(composed: Composed) -> tuple[RunConfig, Backend]:
-    """The checked settings and the backend that they choose."""
-    require("torch", extra="train", purpose="Training")
-    from stepmark.rl_backends import backends, check
-
-    name = composed.tree.get("algorithm", {}).get("backend", "grpo")
-    kind = backends.load(name)
-    config = validate(run_config(kind.Config), composed.tree, origin=composed.origin_of)
-    check(config, kind)
-    return config, kind(config.algorithm)
-
-
-def _prompt(config: RunConfig, task: LoadedTask) -> LoadedTask:
-    from dataclasses import replace
-
-    from stepmark.tasks import prompt_named
-
-    chosen = config.data.prompt
-    return task if chosen is None else replace(task, prompt=prompt_named(chosen))
-
-
-def _training_tasks(config: RunConfig) -> tuple[tuple[LoadedTask, ...], tuple[float, ...]]:
-    from stepmark.tasks import load_dataset_task, load_tasks
-
-    data = config.data
-    if data.dataset is not None:
-        task = load_dataset_task(
-            data.dataset, data.prompt_column, data.gold_column, data.solution_column
-        )
-        return (_prompt(config, task),), (1.0,)
-    if not data.task:
-        raise ConfigError(
-            "There is nothing to train on: data.task and data.dataset are both absent. "
-            "Give --task gsm8k (stepmark eval tasks lists them), or --dataset FILE."
-        )
-    found = load_tasks(list(data.task), data.split, weights=data.weights)
-    return tuple(_prompt(config, task) for task in found.tasks), found.weights
-
-
-def _eval_tasks(config: RunConfig) -> tuple[LoadedTask, ...]:
-    """The held-out problems; none where they would be those that are trained on."""
-    from dataclasses import replace
-
-    from stepmark.registry import Reference
-    from stepmark.tasks import load_dataset_task, load_task, take
-
-    data = config.data
-    names = data.eval_task or tuple(
-        name for name in data.task if "path" not in Reference.parse(name).settings
-    )
-    if data.eval_dataset is not None:
-        found = [load_dataset_task(data.eval_dataset, data.prompt_column, data.gold_column)]
-    else:
-        found = [load_task(name.partition(":")[0], data.eval_split) for name in names]
-    return tuple(
-        replace(task, problems=take(task.problems, limit=data.eval_limit))
-        for task in (_prompt(config, task) for task in found)
-    )
-
-
-def _verifiers(
-    config: RunConfig, tasks: Sequence[LoadedTask]
-) -> tuple[tuple[OutcomeVerifier, float], ...]:
-    from stepmark.verifiers import check_columns, load_verifier
-
-    loaded = [(load_verifier(share.reference), share.weight) for share in config.reward.verifiers]
-    for verifier, _ in loaded:
-        for task in tasks:
-            check_columns(verifier, sorted({key for p in task.problems for key in p.meta}))
-    return tuple(loaded)
+TRIED = 256
+"""Prompts of a task that are rendered before anything is written: the longest ones."""
 
 
 def start(
@@ -136,7 +30,7 @@ def start(
     on_event: Callable[[Event], None] | None = None,
     policy: Policy | None = None,
 ) -> TrainResult:
-    """Train as planned into a run folder.
+    """Train as planned into a run folder; nothing is written before all parts are there and fit.
 
     Args:
         plan: from `make_plan`.
@@ -147,51 +41,59 @@ def start(
 
     Raises:
         SetupError: the model cannot be loaded.
+        ConfigError: a prompt leaves no room for its completion.
         RunError: the folder holds another run.
         Stopped: by a signal; the run can be resumed.
     """
     from stepmark.engines import load_policy
     from stepmark.rl_backends import Reward, train
-    from stepmark.store import RunFolder, build_manifest
+    from stepmark.store import RunFolder
     from stepmark.training.checkpoint import Policy, fingerprint
 
     config = plan.config
+    tree = config.model_dump(mode="json")
+    RunFolder.check(out, tree, _manifest(plan, None), resume=resume)
     if policy is None:
         policy = Policy(*load_policy(config.model.policy, config.model.dtype, config.model.device))
     engine = _engine(config, policy)
-    tree = config.model_dump(mode="json")
-    manifest = build_manifest(
-        config=tree,
-        seeds={"run": config.rollout.seed},
-        data_hashes={task.name: task.data_hash for task in (*plan.tasks, *plan.eval_tasks)},
-        prompt_hash=",".join(task.prompt.hash for task in plan.tasks),
-        weights_hash=fingerprint(policy.model),
-    )
-    run = RunFolder.create(out, tree, manifest, resume=resume)
-    with run:
+    reference = _reference(plan)
+    _try_prompts(plan, policy)
+    manifest = _manifest(plan, fingerprint(policy.model))
+    with RunFolder.create(out, tree, manifest, resume=resume) as run:
         return train(
             run,
             plan.backend,
             policy,
             prompts=_prompts(plan, policy),
             rollout=config.rollout,
+            stop_strings=plan.stop,
             engine=engine,
             reward=Reward(plan.verifiers),
-            reference=_reference(plan),
+            reference=reference,
             evaluate=_evaluation(plan, engine),
             on_event=on_event,
         )
 
 
-def _engine(config: RunConfig, policy: Policy) -> Any:
-    from stepmark.engines import engines
-    from stepmark.registry import Reference
+def _manifest(plan: Plan, weights: str | None) -> dict[str, Any]:
+    from stepmark.store import build_manifest
 
-    asked = Reference.parse(config.rollout.engine)
-    settings = dict(asked.settings)
+    prompts = [task.prompt for task in (*plan.tasks, *plan.eval_tasks)]
+    held_out = {f"{task.name} (held out)": task.data_hash for task in plan.eval_tasks}
+    return build_manifest(
+        config=plan.config.model_dump(mode="json"),
+        seeds={"run": plan.config.rollout.seed},
+        data_hashes={task.name: task.data_hash for task in plan.tasks} | held_out,
+        prompt_hash={prompt.name: prompt.hash for prompt in prompts},
+        weights_hash=weights,
+    )
+
+
+def _engine(config: RunConfig, policy: Policy) -> Any:
+    kind, settings = engine_class(config.rollout.engine)
     if config.rollout.batch_size is not None:
         settings["batch_size"] = config.rollout.batch_size
-    return engines.load(asked.name)(policy.model, policy.tokenizer, **settings)
+    return kind(policy.model, policy.tokenizer, **settings)
 
 
 def _reference(plan: Plan) -> Any:
@@ -203,12 +105,36 @@ def _reference(plan: Plan) -> Any:
     return load_policy(model.reference, model.dtype, model.device)[0]
 
 
+def _try_prompts(plan: Plan, policy: Policy) -> None:
+    """Refuse data that does not fit the model at once, not in the step that meets it.
+
+    The longest texts of every task are rendered; they have the most tokens, or nearly.
+    """
+    from stepmark.engines import render
+    from stepmark.rl_backends import Demonstrations
+
+    if plan.backend.source == "demonstrations":
+        Demonstrations(policy.tokenizer)
+    for task in (*plan.tasks, *plan.eval_tasks):
+        for problem in sorted(task.problems, key=lambda problem: -len(problem.text))[:TRIED]:
+            render(
+                problem,
+                policy.tokenizer,
+                task.prompt,
+                max_tokens=plan.config.rollout.max_tokens,
+                model_limit=_limit(policy),
+            )
+
+
+def _limit(policy: Policy) -> int | None:
+    return getattr(policy.model.config, "max_position_embeddings", None)
+
+
 def _prompts(plan: Plan, policy: Policy) -> Callable[[int], Any]:
     from stepmark.rl_backends import prompt_source
 
     rollout = plan.config.rollout
     templates: dict[str, PromptTemplate] = {task.name: task.prompt for task in plan.tasks}
-    limit = getattr(policy.model.config, "max_position_embeddings", None)
     return prompt_source(
         {task.name: task.problems for task in plan.tasks},
         templates,
@@ -216,7 +142,7 @@ def _prompts(plan: Plan, policy: Policy) -> Callable[[int], Any]:
         count=rollout.prompts_per_step,
         seed=rollout.seed,
         max_tokens=rollout.max_tokens,
-        model_limit=limit,
+        model_limit=_limit(policy),
         weights={task.name: weight for task, weight in zip(plan.tasks, plan.weights, strict=True)},
     )
 
@@ -228,15 +154,25 @@ def _evaluation(plan: Plan, engine: Any) -> Callable[[Policy, int], Mapping[str,
     from stepmark.evals import evaluate_policy
     from stepmark.types import Sampling
 
-    verifier = plan.verifiers[0][0]
-    sampling = Sampling(temperature=0.0, max_tokens=plan.config.rollout.max_tokens)
+    def one(policy: Policy, task: LoadedTask) -> Mapping[str, float]:
+        sampling = Sampling(
+            temperature=0.0, max_tokens=plan.config.rollout.max_tokens, stop=task.prompt.stop
+        )
+        result = evaluate_policy(
+            engine,
+            policy.tokenizer,
+            task,
+            plan.verifiers[0][0],
+            sampling,
+            max_error_share=getattr(plan.config.algorithm, "max_error_share", 0.1),
+        )
+        return result.metrics()
 
     def evaluate(policy: Policy, step: int) -> Mapping[str, float]:
         rows: dict[str, float] = {}
         for task in plan.eval_tasks:
-            result = evaluate_policy(engine, policy.tokenizer, task, verifier, sampling)
             prefix = "" if len(plan.eval_tasks) == 1 else f"{task.name}/"
-            rows |= {f"{prefix}{name}": value for name, value in result.metrics().items()}
+            rows |= {f"{prefix}{name}": value for name, value in one(policy, task).items()}
         if len(plan.eval_tasks) > 1:
             each = [rows[f"{task.name}/accuracy"] for task in plan.eval_tasks]
             rows["accuracy"] = sum(each) / len(each)

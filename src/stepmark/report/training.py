@@ -9,12 +9,13 @@ from typing import Any
 from stepmark.seeds import derive_seed
 from stepmark.store import RunFolder, Sample
 
-from .numbers import number
+from .markdown import markdown_table
+from .numbers import count, number, percent
 from .page import Page
 from .plots import Series, band_plot_svg
 from .samples import SampleView
 
-__all__ = ["curves", "last_samples", "training_page"]
+__all__ = ["curves", "last_samples", "training_page", "training_table"]
 
 SHOWN = 20
 """Marked samples on a page."""
@@ -53,6 +54,39 @@ def training_page(run: RunFolder, title: str) -> Page:
     if views:
         page.section(f"{len(views)} samples of the last step, marked").samples(views)
     return page
+
+
+def training_table(run: RunFolder) -> str:
+    """The run in Markdown: first, last and best held-out accuracy, and the main metrics."""
+    rows = run.metrics()
+    parts: list[str] = []
+    evaluated = [row for row in rows if "eval/accuracy" in row]
+    if evaluated:
+        metric = f"eval/{run.config().get('algorithm', {}).get('best_metric', 'accuracy')}"
+        best = max(evaluated, key=lambda row: row.get(metric, row["eval/accuracy"]))
+        named = (("first", evaluated[0]), ("last", evaluated[-1]), ("best", best))
+        cells = [[name, *_evaluation(row)] for name, row in named]
+        headers = ["evaluation", "step", "held-out accuracy [95 %]", "problems"]
+        parts.append(markdown_table(headers, cells))
+        parts.append(
+            f"Best by {metric.removeprefix('eval/')}: checkpoints/best, of step {best['step']}. "
+            "It was chosen on these problems, so its accuracy is a little too high: measure it on "
+            "others."
+        )
+    else:
+        parts.append("No held-out evaluation was made; the policy is in checkpoints/final.")
+    metrics = [row for row in _table(rows) if row[0] != "held-out accuracy"]
+    if metrics:
+        parts.append(markdown_table(["metric", "first", "last", "steps"], metrics))
+    return "\n\n".join(parts) + "\n"
+
+
+def _evaluation(row: Mapping[str, Any]) -> list[object]:
+    low, high = row.get("eval/accuracy_low"), row.get("eval/accuracy_high")
+    interval = None if low is None or high is None else (low, high)
+    problems = row.get("eval/n")
+    shown = count(None if problems is None else int(problems))
+    return [row["step"], percent(row["eval/accuracy"], interval), shown]
 
 
 def curves(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

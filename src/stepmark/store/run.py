@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,22 +40,58 @@ class RunFolder:
         manifest: Mapping[str, Any],
         *,
         resume: bool = False,
+        may_change: Collection[str] = (),
     ) -> Self:
         """A new run folder, complete or not there at all; with ``resume`` also an earlier one.
+
+        Args:
+            path: the run folder.
+            config: the settings.
+            manifest: from `build_manifest`.
+            resume: continue the run that stands there, if one does.
+            may_change: dotted keys that may differ from the earlier run; the new ones are written.
 
         Raises:
             RunError: something stands there and is not resumed, or it was made with other settings
                 or other data, prompts or weights; the message names those that differ.
         """
         path = Path(path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            return cls._again(path, config, manifest, resume=resume)
+        if _is_taken(path):
+            run = cls._earlier(path, resume=resume)
+            run._refuse_changes(config, manifest, may_change)
+            run._tell_packages(manifest)
+            run._rewrite(config, manifest, may_change)
+            return run
         with publish(path) as part:
             part.mkdir()
             (part / "config.toml").write_text(to_toml(config), encoding="utf-8")
             write_json(part / "manifest.json", manifest)
             (part / "checkpoints").mkdir()
         return cls(path)
+
+    @classmethod
+    def check(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        manifest: Mapping[str, Any],
+        *,
+        resume: bool = False,
+        may_change: Collection[str] = (),
+    ) -> None:
+        """Refuse what `create` would refuse, before costly work; nothing is written.
+
+        Hashes that are None in the manifest are not known yet and not compared.
+
+        Raises:
+            RunError: as `create` does.
+        """
+        path = Path(path)
+        if _is_taken(path):
+            run = cls._earlier(path, resume=resume)
+            known = {key: value for key, value in manifest["hashes"].items() if value is not None}
+            earlier = run.manifest().get("hashes", {})
+            run._refuse_changes(config, {**manifest, "hashes": {**earlier, **known}}, may_change)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -73,9 +109,7 @@ class RunFolder:
         return cls(path)
 
     @classmethod
-    def _again(
-        cls, path: Path, config: Mapping[str, Any], manifest: Mapping[str, Any], *, resume: bool
-    ) -> Self:
+    def _earlier(cls, path: Path, *, resume: bool) -> Self:
         if not (path / "config.toml").is_file():
             raise RunError(
                 f"{str(path)!r} exists and is not a run; nothing was written. "
@@ -86,15 +120,32 @@ class RunFolder:
                 f"{str(path)!r} already holds a run; nothing was written. "
                 "Continue it with --resume, or choose another folder for --out."
             )
-        run = cls.open(path)
-        run._refuse_changes(config, manifest)
-        return run
+        return cls.open(path)
 
-    def _refuse_changes(self, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    def _rewrite(
+        self, config: Mapping[str, Any], manifest: Mapping[str, Any], keys: Collection[str]
+    ) -> None:
+        old, new = flatten(self.config()), flatten(tomllib.loads(to_toml(config)))
+        changed = [key for key in keys if old.get(key) != new.get(key)]
+        if not changed:
+            return
+        for key in changed:
+            log.warning("%s: %s was %r and is now %r.", self.path, key, old.get(key), new.get(key))
+        with publish(self.path / "config.toml", replace=True) as part:
+            part.write_text(to_toml(config), encoding="utf-8")
+        write_json(self.path / "manifest.json", manifest)
+
+    def _refuse_changes(
+        self,
+        config: Mapping[str, Any],
+        manifest: Mapping[str, Any],
+        may_change: Collection[str] = (),
+    ) -> None:
         changed = differing(self.config(), tomllib.loads(to_toml(config)))
         earlier = self.manifest()
         hashes = [{"hashes": found.get("hashes")} for found in (earlier, json_value(manifest))]
         changed |= differing(*hashes)
+        changed = {key: both for key, both in changed.items() if key not in may_change}
         if changed:
             shown = "; ".join(
                 f"{name} was {old!r} and is now {new!r}"
@@ -105,6 +156,9 @@ class RunFolder:
                 f"{str(self.path)!r} was made with other settings: {shown}{more}. "
                 "Resume with the earlier ones, or choose another folder for --out."
             )
+
+    def _tell_packages(self, manifest: Mapping[str, Any]) -> None:
+        earlier = self.manifest()
         for name, (old, new) in differing(
             earlier.get("packages", {}), json_value(manifest.get("packages", {}))
         ).items():
@@ -140,6 +194,10 @@ class RunFolder:
     def timings(self) -> list[dict[str, Any]]:
         """One row per step, in order, in seconds."""
         return _by_step(read_rows(self.path / "timings.jsonl"))
+
+
+def _is_taken(path: Path) -> bool:
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def to_toml(config: Mapping[str, Any]) -> str:

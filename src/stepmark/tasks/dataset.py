@@ -23,6 +23,7 @@ def load_dataset_task(
     *,
     prompt: str = "plain",
     max_tokens: int = 1024,
+    needs_gold: bool = True,
 ) -> LoadedTask:
     """The task that a file, folder or hub data set makes; columns not named are guessed.
 
@@ -36,6 +37,7 @@ def load_dataset_task(
         solution_column: column of a worked solution; none unless named.
         prompt: name of the prompt template, or its TOML file.
         max_tokens: length of a completion that is long enough, in tokens.
+        needs_gold: False for data to learn from without marking: a missing gold is None then.
 
     Raises:
         DataError: a row cannot be read, a column is missing, or a guess is ambiguous.
@@ -43,7 +45,9 @@ def load_dataset_task(
     """
     source, split = split_place(place)
     table = read_table(source, split=split)
-    columns = find_columns(table, prompt_column, gold_column, solution_column)
+    columns = find_columns(
+        table, prompt_column, gold_column, solution_column, needs_gold=needs_gold
+    )
     if columns.announcement:
         log.info("%s", columns.announcement)
     name = task_name(source)

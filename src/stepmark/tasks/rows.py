@@ -23,7 +23,8 @@ class Columns(NamedTuple):
     """The columns that are read as problem, gold and worked solution."""
 
     prompt: str
-    gold: str
+    gold: str | None
+    """None where there is none and none is needed."""
     solution: str | None
     announcement: str
     """One line on what was guessed; empty when nothing was."""
@@ -44,9 +45,16 @@ def need_columns(table: Table, names: Sequence[str], remedy: str) -> None:
 
 
 def find_columns(
-    table: Table, prompt: str | None, gold: str | None, solution: str | None
+    table: Table,
+    prompt: str | None,
+    gold: str | None,
+    solution: str | None,
+    *,
+    needs_gold: bool = True,
 ) -> Columns:
     """The columns to read: those that were named, the others guessed from their names.
+
+    Without ``needs_gold``, a gold that cannot be guessed is left out.
 
     Raises:
         DataError: a named column is missing, or a guess has no candidate or several.
@@ -60,18 +68,22 @@ def find_columns(
             )
     taken = {name for name in (prompt, gold, solution) if name}
     found_prompt = prompt or _guess(table, "prompt", PROMPT_NAMES, taken)
-    found_gold = gold or _guess(table, "gold", GOLD_NAMES, taken | {found_prompt})
+    taken |= {found_prompt}
+    if gold is None and not needs_gold and len(_candidates(table, GOLD_NAMES, taken)) != 1:
+        found_gold = None
+    else:
+        found_gold = gold or _guess(table, "gold", GOLD_NAMES, taken)
     guessed = [
         f"{word} from column {name!r}"
         for word, name, given in (("problem", found_prompt, prompt), ("gold", found_gold, gold))
-        if given is None
+        if given is None and name is not None
     ]
     line = f"{table.place}: {', '.join(guessed)}" if guessed else ""
     return Columns(found_prompt, found_gold, solution, line)
 
 
 def _guess(table: Table, kind: str, names: Sequence[str], taken: set[str]) -> str:
-    found = [name for name in names if name in table.columns and name not in taken]
+    found = _candidates(table, names, taken)
     if len(found) == 1:
         return found[0]
     what = f"several candidates for the {kind}: {', '.join(found)}"
@@ -84,6 +96,10 @@ def _guess(table: Table, kind: str, names: Sequence[str], taken: set[str]) -> st
     )
 
 
+def _candidates(table: Table, names: Sequence[str], taken: set[str]) -> list[str]:
+    return [name for name in names if name in table.columns and name not in taken]
+
+
 def to_problems(table: Table, columns: Columns, name: str) -> tuple[Problem, ...]:
     """The rows as problems; all columns travel in ``meta`` under their own names.
 
@@ -94,8 +110,11 @@ def to_problems(table: Table, columns: Columns, name: str) -> tuple[Problem, ...
         DataError: a row's problem, gold or id cannot be used, or two rows share an id.
     """
     texts = [_problem_text(row.get(columns.prompt), table, i) for i, row in enumerate(table.rows)]
-    golds = [gold_text(row.get(columns.gold), table, i) for i, row in enumerate(table.rows)]
-    if all(gold is None for gold in golds):
+    golds = [
+        None if columns.gold is None else gold_text(row.get(columns.gold), table, i)
+        for i, row in enumerate(table.rows)
+    ]
+    if columns.gold is not None and all(gold is None for gold in golds):
         raise DataError(
             f"{table.place}: the gold column {columns.gold!r} is empty in every row. "
             f"Set --gold-column to one of {', '.join(table.columns)}."
