@@ -316,6 +316,10 @@ BAD: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
     (("--task", "arith", "--model", "bare"), (), "has no tokenizer"),
     (("--task", "arith", "--model", "./nowhere"), (), "There is no model folder './nowhere'"),
     (("--task", "arith", "--out", "mine.jsonl"), (), "exists and is not a run"),
+    (("--task", "arith", "--out", "mine.jsonl/r"), (), "cannot be written"),
+    (("--task", "arith", "--model", "spoilt"), (), "The model in 'spoilt' cannot be loaded"),
+    (("--task", "arith"), ("data.eval_split=tset",), "has no split 'tset'"),
+    (("--task", "arith"), ('reward.verifiers=[{name="math",weight=0}]',), "weight in reward"),
     (("--task", "arith", "--backend", "sft", "--dataset", "mine.jsonl"), (), "are both set"),
     ((*OWN, "--backend", "sft"), (), "no worked solution"),
     (("--task", "arith", "--resume"), (), "--resume continues"),
@@ -337,6 +341,8 @@ def test_bad_input_exits_2_says_why_and_writes_nothing(
     Path("empty.jsonl").touch()
     Path("chat.toml").write_text('template = "{problem}"\nchat = "always"\n')
     shutil.copytree(tiny, "bare", ignore=shutil.ignore_patterns("tokenizer*"))
+    shutil.copytree(tiny, "spoilt")
+    Path("spoilt/model.safetensors").write_bytes(b"no weights")
     out = () if "--out" in more or "--resume" in more else ("--out", "r")
     before = sorted(path.name for path in Path().iterdir())
     assert train(*more, *out, sets=sets) == 2

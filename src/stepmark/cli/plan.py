@@ -171,6 +171,8 @@ def _other_splits(
         try:
             task = load_tasks([name], split).tasks[0]
         except (ConfigError, DataError) as error:
+            if "eval_split" in config.data.model_fields_set:
+                raise
             notes.append(f"no held-out problems of {own.name!r}: {error}")
             continue
         if {p.text for p in task.problems} & {p.text for p in own.problems}:
@@ -205,6 +207,11 @@ def _verifiers(
     for verifier, _ in loaded:
         for task in tasks:
             check_columns(verifier, _columns(task.problems))
+    if all(weight == 0 for _, weight in loaded):
+        raise ConfigError(
+            "Every weight in reward.verifiers is 0, so that nothing is rewarded. Give at least one "
+            "verifier a weight other than 0 (1.0 is usual)."
+        )
     return Reward(tuple(loaded)).terms
 
 

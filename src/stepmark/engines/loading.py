@@ -104,6 +104,7 @@ def _tokenizer(place: str) -> Any:
 
 
 def _model(place: str, dtype: Any) -> PreTrainedModel:
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     try:
@@ -111,7 +112,7 @@ def _model(place: str, dtype: Any) -> PreTrainedModel:
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 place, dtype=dtype, output_loading_info=True
             )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise _cannot_load("model", place, error) from error
     model, report = loaded
     missing = sorted(report["missing_keys"])

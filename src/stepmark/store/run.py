@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -92,6 +93,7 @@ class RunFolder:
             known = {key: value for key, value in manifest["hashes"].items() if value is not None}
             earlier = run.manifest().get("hashes", {})
             run._refuse_changes(config, {**manifest, "hashes": {**earlier, **known}}, may_change)
+        _check_writable(path)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -194,6 +196,15 @@ class RunFolder:
     def timings(self) -> list[dict[str, Any]]:
         """One row per step, in order, in seconds."""
         return _by_step(read_rows(self.path / "timings.jsonl"))
+
+
+def _check_writable(path: Path) -> None:
+    above = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise RunError(
+            f"{str(path)!r} cannot be written: {str(above)!r} is no folder that this user may "
+            "write in. Choose another folder for --out."
+        )
 
 
 def _is_taken(path: Path) -> bool:
