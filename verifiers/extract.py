@@ -1,9 +1,10 @@
 r"""Where the answer of a completion stands, and by which rule it was found.
 
 The rules, first that fires: the last complete box; ``####``; a phrase ("the answer is", "Answer:",
-a line that starts ``A:``); a short text
-without words as a whole; the last formula between maths delimiters; the last number. A strict
-policy stops after ``####``. Every scan is linear in the length of the text.
+a line that starts ``A:``); a short text as a whole, if all of it reads as mathematics; the last
+formula between maths delimiters; the last number, which is the last resort. A strict policy stops
+after ``####``. The order is that of the graders in use (boxes before phrases before numbers); every
+scan is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from .boxed import Box, boxes
+from .boxed import OPENING, Box, boxes
+from .limits import TooLarge, Unreadable
+from .reading import parse
 
-__all__ = ["Extraction", "Method", "extract", "extract_gold"]
+__all__ = ["Extraction", "Method", "extract", "extract_gold", "short_whole"]
 
 Method = Literal[
     "boxed", "hash", "phrase", "whole", "last_maths", "last_number", "none", "gold_text"
@@ -27,9 +30,20 @@ LAST_CHARS = 20_000
 """The last resort reads this much of the end: a longer text has said nothing for long enough."""
 
 WHOLE_CHARS = 120
-"""A text as short as this, and without words, is its own answer."""
+"""A text as short as this, all of it mathematics, is its own answer."""
 WORDS = re.compile(
     r"(?<![\\A-Za-z])(?!sqrt|sin|cos|tan|log|exp|and|pi\b)[A-Za-z]{3,}|[^\x00-\x7f]{3,}|\n\s*\S"
+)
+OPEN_BOX = re.compile(OPENING.pattern + r"\{")
+SAID = re.compile(
+    # A word before a number is said of it and is no factor: "so 4", "an 8".
+    r"(?<![\\A-Za-z])(?!(?:and|or|sqrt|sin|cos|tan|log|ln|lg|exp|pi)\b)[A-Za-z]+[ \t]+\d"
+    # Short words beside other words or numbers: "It is -2", "5 it is". Beside signs they are
+    # products of variables: "v + at".
+    r"|(?<![\\A-Za-z])(?:am|an|as|at|be|by|do|he|if|in|is|it|me|my|no|of|oh|ok|on|so|to|up|us|we)"
+    r"[,:]?[ \t]+(?:[-−+$]{0,2}[.\d]|[A-Za-z$\\])"
+    r"|[A-Za-z\d][ \t]+(?:am|be|do|is|it|me|no|so|to|us|we)\b",
+    re.IGNORECASE,
 )
 HASH = re.compile(r"####[ \t]*([^\n]*)")
 PHRASE = re.compile(
@@ -138,9 +152,38 @@ def _lenient(text: str, offset: int) -> Extraction:
         answer = _after_phrase(text[last.end() : last.end() + TAIL_CHARS])
         if answer:
             return Extraction(answer, "phrase", offset + last.start())
-    if len(text) <= WHOLE_CHARS and not WORDS.search(text) and text.strip():
-        return Extraction(text.strip(), "whole", offset)
+    if OPEN_BOX.search(text):
+        return Extraction(None, "none")  # the answer was to stand there, and was cut off
+    whole = short_whole(text)
+    if whole is not None and is_maths(whole):
+        return Extraction(whole, "whole", offset)
     return _last_resort(text, offset)
+
+
+def short_whole(text: str) -> str | None:
+    """All of a text that is short enough to be nothing but an answer, else None."""
+    whole = text.strip() if len(text) <= WHOLE_CHARS else ""
+    return whole or None
+
+
+def is_maths(text: str) -> bool:
+    r"""Whether all of a text is mathematics, and none of it something said.
+
+    A formula that breaks off is mathematics too, and then refused: of ``x^2+`` the last number was
+    never meant.
+
+    >>> is_maths("x + 2"), is_maths("It is 2"), is_maths("-> 2"), is_maths(r"\frac{1}{2")
+    (True, False, False, True)
+    """
+    if WORDS.search(text) or SAID.search(text):
+        return False
+    try:
+        parse(text)
+    except Unreadable:
+        return FORMULA.search(text) is None and any(mark in text for mark in "\\^_{}")
+    except (TooLarge, RecursionError):
+        return True  # the verdict will say so
+    return True
 
 
 def _after_phrase(tail: str) -> str | None:

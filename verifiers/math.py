@@ -18,15 +18,15 @@ from stepmark.types import Item, Problem, Reason, Verdict
 from .canonical import canonical
 from .compare import Comparison, Units, compare
 from .evaluate import differ
-from .extract import Extraction, extract, extract_gold
+from .extract import Extraction, extract, extract_gold, short_whole
 from .limits import TooLarge, Unreadable
-from .reading import parse, spelled, text_key
+from .reading import fold, parse, spelled, text_key
 from .settings import MathSettings, settings_key, settings_of
 from .spellings import same_spelling
 from .tree import Binary, Call, Measure, Node, Number, Percent, Symbol, Text
 from .workers import Outcome, run_all
 
-__all__ = ["Explanation", "MathVerifier", "explain", "verify_math"]
+__all__ = ["Explanation", "MathVerifier", "explain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,30 @@ class MathVerifier:
             known = self._golds[gold] = read_gold(gold)
         return known
 
+    def find(self, completion: str, gold: Gold) -> Extraction:
+        """The answer in a completion.
+
+        As `extract` finds it; but a short completion that is, word for word, the gold ("Evelyn",
+        "B", "4:30 p.m.") is an answer as a whole, where only the last resorts would apply.
+        """
+        found = extract(completion, strict=self.settings.strict)
+        if found.method in ("last_maths", "last_number", "none") and not self.settings.strict:
+            whole = short_whole(completion)
+            if whole is not None and (
+                text_key(whole) == gold.key
+                or (isinstance(gold.node, Text) and fold(whole) == fold(gold.text))
+                or same_spelling(gold.text, whole) is not None
+            ):
+                return Extraction(whole, "whole", 0)
+        return found
+
     def _mark(self, item: Item) -> Verdict | Open:
         if item.problem.gold is None or not item.problem.gold.strip():
             return Verdict.abstained(Reason.GOLD_MISSING)
         gold = self.prepare(item.problem.gold)
         if not gold.text:
             return Verdict.abstained(Reason.GOLD_MISSING)
-        found = extract(item.completion, strict=self.settings.strict)
+        found = self.find(item.completion, gold)
         if found.text is None or not found.text.strip():
             return Verdict.marked(0, Reason.NO_ANSWER, gold=gold.text, method=found.method)
         try:
@@ -160,6 +177,8 @@ class MathVerifier:
         try:
             node = parse(text)
         except Unreadable as error:
+            if (spelling := same_spelling(gold.text, text)) is not None:
+                return _equal(found, gold, spelling)
             if isinstance(gold.node, Text):
                 return _wrong(Reason.DIFFERENT, found, gold, "text")
             return _wrong(Reason.UNREADABLE, found, gold, str(error))
@@ -247,19 +266,15 @@ def _settled(entry: Open, outcomes: Sequence[Outcome]) -> Verdict:
     return _wrong(Reason.DIFFERENT, found, gold, "symbolic")
 
 
-def verify_math(completion: str, gold: str | None, **settings: Any) -> Verdict:
-    """One verdict of `MathVerifier` with these settings."""
-    return MathVerifier(**settings)([Item(Problem("0", "", gold), completion)])[0]
-
-
 def explain(completion: str, *, gold: str | None, **settings: Any) -> Explanation:
     r"""A verdict with what led to it.
 
     >>> explain(r"\boxed{\frac12}", gold="0.5").rule
     'normal form'
     """
-    verdict = verify_math(completion, gold, **settings)
-    found = extract(completion, strict=bool(settings.get("strict", False)))
+    judge = MathVerifier(**settings)
+    verdict = judge([Item(Problem("0", "", gold), completion)])[0]
+    found = judge.find(completion, judge.prepare(gold or ""))
     forms = [_form(found.text), _form(extract_gold(gold).text) if gold else None]
     rule = str(verdict.detail.get("rule", verdict.detail.get("why", verdict.reason)))
     return Explanation(verdict, found.text, found.method, forms[0], forms[1], rule)
