@@ -1,0 +1,102 @@
+"""The worker pool under items that never end: all come back, and nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from stepmark import Item, Problem, Reason, Verdict
+from stepmark.verifiers import close_workers, load_verifier, verify
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc"),
+]
+
+HANGS = textwrap.dedent(
+    """
+    def hangs(completion, gold):
+        while True:
+            pass
+    """
+)
+
+
+def processes() -> dict[int, list[str]]:
+    """Process id -> state, parent, group, session of everything that runs."""
+    found: dict[int, list[str]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            found[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue  # it ended while we looked
+    return found
+
+
+def children() -> set[int]:
+    """Process ids whose parent is this process."""
+    return {pid for pid, (_, parent, *_) in processes().items() if int(parent) == os.getpid()}
+
+
+def session_of(leader: int) -> set[int]:
+    """The processes that are left of a session."""
+    return {pid for pid, fields in processes().items() if int(fields[3]) == leader}
+
+
+def test_hanging_items_come_back_from_any_thread_and_leave_no_process(tmp_path: Path) -> None:
+    (tmp_path / "hang.py").write_text(HANGS)
+    before = children()
+    mark = load_verifier(f"{tmp_path / 'hang.py'}:hangs?timeout_s=0.3")
+    items = [Item(Problem(f"p/{n}", "", "1"), "1") for n in range(10)]
+    verdicts: list[Verdict] = []
+    thread = threading.Thread(target=lambda: verdicts.extend(mark(items)))
+    thread.start()
+    easy = 0
+    while thread.is_alive():
+        assert verify(r"\boxed{\frac12}", gold="0.5").correct
+        easy += 1
+        time.sleep(0.05)
+    thread.join()
+    assert [verdict.reason for verdict in verdicts] == [Reason.TOO_SLOW] * 10
+    assert [verdict.score for verdict in verdicts] == [0.0] * 10
+    assert easy > 10
+    close_workers()
+    deadline = time.monotonic() + 10
+    while (left := children() - before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    # The resource tracker of multiprocessing lives as long as this process.
+    commands = [Path(f"/proc/{pid}/cmdline") for pid in left]
+    running = [c.read_bytes() for c in commands if c.exists()]
+    assert all(b"resource_tracker" in command for command in running), running
+
+
+def test_ctrl_c_in_the_middle_leaves_no_worker(tmp_path: Path) -> None:
+    (tmp_path / "hang.py").write_text(HANGS)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"completion": "1", "gold": "1"}\n' * 8)
+    stepmark = str(Path(sys.executable).with_name("stepmark"))
+    command = [stepmark, "verify", "--file", str(rows), "--out", str(tmp_path / "out")]
+    started = subprocess.Popen(
+        [*command, "--verifier", "hang.py:hangs?timeout_s=30"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    time.sleep(4)
+    assert started.poll() is None
+    os.kill(started.pid, signal.SIGINT)
+    assert started.wait(timeout=20) == 130
+    deadline = time.monotonic() + 10
+    while (left := session_of(started.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left, left
+    assert not (tmp_path / "out").exists()
