@@ -11,6 +11,7 @@ from fractions import Fraction
 from .cursor import Cursor
 from .lexer import Token
 from .limits import TooLarge, Unreadable
+from .literals import ZERO, degrees, negative, number, scaled
 from .tree import (
     Binary,
     Call,
@@ -25,42 +26,12 @@ from .tree import (
     Text,
 )
 
-__all__ = ["Parser", "degrees", "number"]
+__all__ = ["Parser"]
 
 TRIG = frozenset(["sin", "cos", "tan", "cot", "sec", "csc"])
-ZERO = Number(Fraction(0))
 STARTS = frozenset(("num", "sym", "const", "fn", "frac", "binom"))
 OPENERS = frozenset(("(", "{", "lfloor", "lceil"))
 ORDINALS = frozenset(("th", "st", "nd", "rd"))
-
-
-def number(digits: str, exponent: int = 0) -> Number:
-    """The exact value of digits with at most one point.
-
-    >>> number("0.50")
-    Number(value=Fraction(1, 2), places=2, base=None)
-    """
-    whole, point, places = digits.partition(".")
-    value = Fraction(int(whole + places or "0"), 10 ** len(places))
-    shown = len(places) - exponent if point else None
-    return Number(value * Fraction(10) ** exponent, shown)
-
-
-def scaled(operator: str, left: Node, right: Node) -> Node:
-    r"""A product or quotient; ``2.5 \times 10^{-3}`` is a decimal that shows two digits."""
-    match left, right:
-        case (
-            Number(value, int(places), None),
-            Binary("^", Number(base, None, None), Number(k, None, None)),
-        ) if base == 10:
-            if operator == "*" and k.denominator == 1 and abs(k) <= 300:
-                return Number(value * Fraction(10) ** int(k), places - int(k))
-    return Binary(operator, left, right)
-
-
-def degrees(value: Node) -> Node:
-    """An angle in radians."""
-    return Binary("/", Binary("*", value, Constant("pi")), Number(Fraction(180)))
 
 
 class Parser(Cursor):
@@ -388,10 +359,3 @@ class Parser(Cursor):
         if name == "cases":
             return Group("", tuple(node for row in rows for node in row))
         return Matrix(tuple(rows))
-
-
-def negative(value: Node) -> Node:
-    """Minus a value; of a number, the negative number."""
-    if isinstance(value, Number) and value.base is None:
-        return Number(-value.value, value.places)
-    return Binary("-", ZERO, value)

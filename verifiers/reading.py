@@ -7,8 +7,9 @@ from functools import lru_cache
 
 from .lexer import clean
 from .limits import TooLarge, Unreadable
+from .literals import number
 from .numbers import WORD_NUMBERS, read_number
-from .parser import Parser, number
+from .parser import Parser
 from .tree import Binary, Constant, Group, Measure, Node, Percent, Relation, Symbol, Text, Union
 from .units import normal_unit
 

@@ -104,7 +104,7 @@ def _from_inequality(ops: tuple[str, ...], parts: tuple[Node, ...]) -> Node | No
 
 
 def _zero() -> Node:
-    from .parser import ZERO
+    from .literals import ZERO
 
     return ZERO
 
