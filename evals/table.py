@@ -10,6 +10,7 @@ from typing import Any
 from stepmark.errors import RunError
 from stepmark.report.markdown import markdown_table
 from stepmark.report.numbers import NOTHING, count, percent
+from stepmark.store import RunFolder
 
 from .result import EvalResult
 
@@ -121,7 +122,9 @@ def read_result(run: Path) -> EvalResult:
 
 
 def find_runs(places: Iterable[Path]) -> list[Path]:
-    """The run folders in some places: each is one itself, or holds some, in the order of names.
+    """The evaluations in some places: each is one itself, or holds some, in the order of names.
+
+    Training runs that lie beside them are passed over.
 
     Raises:
         RunError: a place holds none.
@@ -131,10 +134,12 @@ def find_runs(places: Iterable[Path]) -> list[Path]:
         if (place / "config.toml").is_file():
             found.append(place)
             continue
-        inner = sorted(path.parent for path in place.glob("*/config.toml"))
+        runs = sorted(path.parent for path in place.glob("*/config.toml"))
+        inner = [run for run in runs if RunFolder.open(run).config().get("kind") == "eval"]
         if not inner:
             raise RunError(
-                f"There is no run in {str(place)!r}. Give folders that `stepmark eval run` made."
+                f"There is no evaluation in {str(place)!r}. "
+                "Give folders that `stepmark eval run` made."
             )
         found += inner
     return list(dict.fromkeys(found))

@@ -142,3 +142,13 @@ def test_show_gives_what_was_asked_for(runs: dict[str, Path]) -> None:
     assert [sample.k for sample, _ in show(runs["mixed"], id="sums/3")] == [0, 1, 2, 3]
     with pytest.raises(RunError, match="Did you mean 'sums/3'"):
         show(runs["good"], id="sum/3")
+
+
+def test_a_folder_of_runs_gives_its_evaluations_and_passes_over_training(tmp_path: Path) -> None:
+    from stepmark.evals import find_runs
+    from stepmark.store import RunFolder
+
+    for name, kind in (("a", "eval"), ("b", None), ("c", "eval")):
+        config = {"seed": 0} | ({"kind": kind} if kind else {})
+        RunFolder.create(tmp_path / name, config, {})
+    assert find_runs([tmp_path]) == [tmp_path / "a", tmp_path / "c"]
