@@ -124,7 +124,7 @@ def test_runs_are_found_in_a_folder_of_runs(runs: dict[str, Path], tmp_path: Pat
     base = runs["good"].parent
     assert find_runs([base]) == sorted(runs.values())
     assert find_runs([runs["poor"], base])[0] == runs["poor"]
-    with pytest.raises(RunError, match="no run in"):
+    with pytest.raises(RunError, match="no evaluation in"):
         find_runs([tmp_path])
 
 
