@@ -195,7 +195,7 @@ def _page(
     apart = read_rows(found.out / "disagreements.jsonl")
     page = Page("Verdicts", f"{Path(found.source).name}, marked by {found.verifier}")
     page.section("Counts").text(found.announcement)
-    headers = ("group", "rows", "recorded", "ours", "disagreements")
+    headers = ("group", "rows", theirs, "ours", "disagreements")
     lines = [
         (g.name or "all", g.rows, _share(g.recorded), _share(g.result.accuracy), g.disagreements)
         for g in found.groups

@@ -34,8 +34,8 @@ HEADLINES = (
 """Metrics in the table of a page, with the words for them."""
 
 MEANINGS = {
-    "mean reward": "Mean reward of the completions sampled for training",
-    "held-out accuracy": "Greedy accuracy on held-out problems",
+    "mean reward": "mean reward of the completions sampled for training",
+    "held-out accuracy": "greedy accuracy on held-out problems",
 }
 
 
@@ -100,7 +100,8 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     if lines:
         title = " and ".join(line.name for line in lines)
         plot = band_plot_svg(lines, title[0].upper() + title[1:], "step", "share")
-        drawn.append((plot, "; ".join(MEANINGS[line.name] for line in lines) + "."))
+        caption = "; ".join(MEANINGS[line.name] for line in lines)
+        drawn.append((plot, f"{caption[0].upper()}{caption[1:]}."))
     loss = _points(rows, "loss")
     if len(loss) > 1 and not _points(rows, "reward"):
         line = Series("loss", loss)
