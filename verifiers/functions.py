@@ -11,6 +11,7 @@ import importlib.machinery
 import inspect
 import json
 import logging
+import pickle
 import re
 import sys
 import traceback
@@ -182,9 +183,18 @@ def call_task(origin: str, settings: Mapping[str, Any], arguments: Mapping[str, 
     """In a worker: the verdict of the function that an import path names."""
     try:
         function = _loaded(origin)
-    except Exception:
+    except (Exception, SystemExit):
         return Verdict.failed(Reason.VERIFIER_RAISED, traceback=traceback.format_exc())
-    return marked_by(function, {**settings, **arguments})
+    verdict = marked_by(function, {**settings, **arguments})
+    try:
+        pickle.dumps(verdict)
+    except Exception as error:
+        message = (
+            f"The verdict cannot leave the worker: {error!r:.200}. "
+            "Its detail may hold numbers, texts, lists and tables of them."
+        )
+        return Verdict.failed(Reason.VERIFIER_RAISED, error=message, traceback=message)
+    return verdict
 
 
 @lru_cache(maxsize=64)
@@ -196,7 +206,7 @@ def marked_by(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Ver
     """What a function says, as a verdict; what it raises is an error verdict with its traceback."""
     try:
         value = function(**arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return Verdict.failed(
             Reason.VERIFIER_RAISED, error=repr(error), traceback=traceback.format_exc()
         )

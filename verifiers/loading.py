@@ -51,6 +51,11 @@ def load_verifier(
     wanted = Reference.parse(reference)
     name, settings, base = wanted.name, dict(wanted.settings), None
     known = remembered(Path())
+    if name.endswith(".py"):
+        raise ConfigError(
+            f"{name!r} is a file, and a verifier is a function in it. "
+            f"Write {name}:FUNCTION, such as {name}:my_verifier."
+        )
     if ":" not in name and name not in registry.entries():
         if name not in known:
             names = {*registry.entries(), *known}
@@ -93,10 +98,19 @@ def _made(target: Any, wanted: Reference, origin: str | None) -> OutcomeVerifier
         return (
             made if isinstance(made, OutcomeVerifier) else _made(made, Reference(wanted.name), None)
         )
-    timeout_s = (
-        DEADLINE_S if "timeout_s" in parameters else float(settings.pop("timeout_s", DEADLINE_S))
-    )
+    timeout_s = DEADLINE_S
+    if "timeout_s" not in parameters:
+        timeout_s = _deadline(settings.pop("timeout_s", DEADLINE_S), wanted.name)
     return from_function(target, wanted.name, origin=origin, settings=settings, timeout_s=timeout_s)
+
+
+def _deadline(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86_400:
+        raise ConfigError(
+            f"The setting timeout_s of the verifier {name!r} is {value!r}; it must be a number of "
+            "seconds above 0 and at most 86400, such as timeout_s=1."
+        )
+    return float(value)
 
 
 def _call(factory: Callable[..., Any], settings: dict[str, Any], wanted: Reference) -> Any:

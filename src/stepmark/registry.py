@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import sys
 import tomllib
@@ -188,6 +189,10 @@ def _attribute(name: str, kind: str) -> Any:
 
 
 def _module(name: str, kind: str) -> ModuleType:
+    top = name.partition(".")[0]
+    here = (Path(top).is_dir() or Path(f"{top}.py").is_file()) and top.isidentifier()
+    if here and importlib.machinery.PathFinder.find_spec(top) is None:
+        sys.path.append(str(Path.cwd()))  # last: what is installed is never hidden
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -220,10 +225,12 @@ def load_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
+        remedy = "Mend the file, then try again."
+        if "relative import" in str(error):
+            remedy = f"Name it with its package instead: {full.parent.name}.{full.stem}:attribute."
         raise ConfigError(
-            f"{str(path)!r} raises while it is loaded: {type(error).__name__}: {error}. "
-            "Mend the file, then try again."
+            f"{str(path)!r} raises while it is loaded: {type(error).__name__}: {error}. {remedy}"
         ) from error
     return module

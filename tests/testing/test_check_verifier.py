@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -76,3 +77,12 @@ def test_a_function_that_raises_on_odd_text_is_told_which() -> None:
     assert [c.name for c in report.checks if not c.passed] == [
         "odd texts are not errors of the verifier"
     ]
+
+
+def test_a_verifier_that_hangs_is_named_after_one_text(tmp_path: Path) -> None:
+    (tmp_path / "hang.py").write_text(
+        "import time\ndef hangs(completion):\n    time.sleep(60)\n    return True\n"
+    )
+    report = check_verifier(f"{tmp_path / 'hang.py'}:hangs?timeout_s=0.3", strict=False)
+    assert [check.passed for check in report.checks] == [False]
+    assert "too slow" in report.checks[0].seen

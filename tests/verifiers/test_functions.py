@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from stepmark.types import Item, Problem, Reason, Status, Verdict
 from stepmark.verifiers import (
     MathVerifier,
     check_columns,
+    close_workers,
     from_function,
     load_verifier,
     registry,
@@ -44,6 +47,16 @@ SOURCE = textwrap.dedent(
         if completion == "die":
             os._exit(9)
         return 1
+
+    def exiting(completion):
+        raise SystemExit(3)
+
+    def heavy(completion):
+        return Verdict.marked(1, "judged", made=lambda: 1)
+
+    def printing(completion):
+        print("NOISE")
+        return True
 
     def where(completion):
         return Verdict.marked(1, "judged", pid=os.getpid())
@@ -136,6 +149,75 @@ def test_a_raise_is_an_error_verdict_with_its_traceback(file: str) -> None:
     verdict = load_verifier(f"{file}:raising")([item("3")])[0]
     assert (verdict.status, verdict.score, verdict.gold) == (Status.ERROR, None, "3")
     assert "KeyError: 'no such thing'" in verdict.detail["traceback"]
+
+
+@pytest.mark.parametrize(("name", "said"), [("exiting", "SystemExit"), ("heavy", "cannot leave")])
+def test_an_exit_and_a_verdict_that_cannot_travel_are_errors_of_their_row(
+    file: str, name: str, said: str
+) -> None:
+    verdict = load_verifier(f"{file}:{name}")([item("3")])[0]
+    assert (verdict.status, verdict.reason) == (Status.ERROR, Reason.VERIFIER_RAISED)
+    assert said in verdict.detail["traceback"]
+
+
+def test_what_a_function_prints_stays_out_of_standard_output(file: str) -> None:
+    code = "from stepmark.verifiers import verify\n" + (
+        f"print(verify('3', gold='3', verifier={file + ':printing'!r}).score)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (done.stdout.split(), done.stderr.split()) == (["1.0"], ["NOISE"])
+
+
+def test_a_module_that_verifies_while_it_is_imported_starts_no_workers_in_workers(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "eager.py").write_text(
+        "from stepmark.verifiers import verify\n"
+        "def loud(completion): return completion.isupper()\n"
+        "print(verify('A', gold=None, verifier=loud).score)\n"
+        "print(verify(r'\\boxed{\\sin^2 x+\\cos^2 x}', gold='1').score)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "import eager"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["1.0", "1.0"]
+    assert done.stderr.split() == ["1.0", "1.0"], "once in the worker, printed to stderr there"
+
+
+def test_a_package_in_the_current_folder_is_found_and_may_import_its_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "local_checks"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "same.py").write_text("def same(a, b): return a == b\n")
+    (package / "mine.py").write_text(
+        "from .same import same\ndef mark(completion, gold): return same(completion, gold)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    close_workers()  # workers have the current folder of when they started
+    assert verify("3", gold="3", verifier="local_checks.mine:mark").correct
+    with pytest.raises(ConfigError, match=r"with its package instead: local_checks\.mine:"):
+        load_verifier("local_checks/mine.py:mark")
+
+
+@pytest.mark.parametrize("value", ["no", -1, 0, True, "inf"])
+def test_deadlines_are_seconds_above_0(file: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=r"timeout_s.*such as timeout_s=1"):
+        load_verifier({"name": f"{file}:units", "timeout_s": value})
+
+
+def test_a_file_without_a_function_is_told_how_to_name_one(file: str) -> None:
+    with pytest.raises(ConfigError, match=r"Write checks\.py:FUNCTION"):
+        load_verifier(file)
 
 
 def test_a_missing_gold_abstains_and_so_does_a_row_without_the_column(file: str) -> None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_task_past_its_deadline_is_stopped_and_the_next_one_runs() -> None:
-    pool.run_all("compare", len, ["ab"], timeout_s=30)  # start-up is no part of what is measured
+    pool.run_all("compare", len, [("ab",)], timeout_s=30)  # start-up is no part of what is measured
     start = time.monotonic()
     outcomes = pool.run_all("compare", time.sleep, [(60,), (0,)], timeout_s=0.5)
     assert [outcome.kind for outcome in outcomes] == ["too_slow", "done"]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepmark.errors import ConfigError
+from stepmark.errors import ConfigError, did_you_mean
 from stepmark.types import Item, Problem, Reason, Status, Verdict
 
 from .console import Debug, Json, emit, grid, out, plain, show
@@ -88,7 +88,9 @@ def one(
     judge = load_verifier(verifier)
     if missing := sorted(judge.columns - meta.keys()):
         given = " ".join(f"--column {name}=VALUE" for name in missing)
-        raise ConfigError(f"{verifier} asks for {', '.join(missing)}, not given. Add {given}.")
+        hint = did_you_mean(missing[0], meta)
+        said = [f"{verifier} asks for {', '.join(missing)}, not given.", hint, f"Add {given}."]
+        raise ConfigError(" ".join(filter(None, said)))
     started = time.perf_counter()
     (verdict,) = judge([Item(Problem("", str(meta.get("problem", "")), gold, meta=meta), text)])
     took_s = time.perf_counter() - started

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepmark.protocols import OutcomeVerifier
-from stepmark.types import Item, Problem, Status, Verdict
+from stepmark.types import Item, Problem, Reason, Status, Verdict
 from stepmark.verifiers import load_verifier
 
 __all__ = ["Check", "CheckFailed", "Report", "check_verifier"]
@@ -72,9 +72,10 @@ def check_verifier(
 ) -> Report:
     """The report on a verifier's contract.
 
-    One verdict per item and in order; a batch marks as items do one by one; twice gives the same;
-    scores lie in [0, 1]; nothing is raised, whatever the text; the key is file-safe; key and
-    columns pickle.
+    A plain text is marked before the verifier's deadline; one verdict per item and in order; a
+    batch marks as items do one by one; twice gives the same; scores lie in [0, 1]; nothing is
+    raised, whatever the text; the key is file-safe; key and columns pickle. A verifier that is too
+    slow for the first is not asked for the others.
 
     Args:
         verifier: a reference as `stepmark.verifiers.load_verifier` takes it, or an object.
@@ -91,7 +92,11 @@ def check_verifier(
     subject = load_verifier(verifier)
     tried = [*items, *_plain(subject)]
     odd = _odd(subject)
+    prompt = _attempt("a plain text is marked before the deadline", lambda: _prompt(subject, tried))
+    if not prompt.passed:  # everything else would wait for the deadline, many times
+        return _reported(subject, [prompt], strict)
     checks = [
+        prompt,
         _attempt("the key is file-safe text", lambda: _key(subject)),
         _attempt("key and columns pickle", lambda: _pickles(subject)),
         _attempt("an empty batch gives an empty list", lambda: _is([], subject([]))),
@@ -103,6 +108,10 @@ def check_verifier(
         _attempt("odd texts are not errors of the verifier", lambda: _no_errors(subject, odd)),
         _attempt("scores lie in [0, 1]", lambda: _scores(subject, [*tried, *odd])),
     ]
+    return _reported(subject, checks, strict)
+
+
+def _reported(subject: OutcomeVerifier, checks: Sequence[Check], strict: bool) -> Report:
     report = Report(str(getattr(subject, "key", subject)), tuple(checks))
     if strict:
         report.raise_if_failed()
@@ -136,6 +145,11 @@ def _plain(verifier: OutcomeVerifier) -> list[Item]:
 
 def _odd(verifier: OutcomeVerifier) -> list[Item]:
     return [_item(verifier, index, text, "17") for index, text in enumerate(ODD_TEXTS)]
+
+
+def _prompt(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    slow = [verdict for verdict in verifier(items[:1]) if verdict.reason == Reason.TOO_SLOW]
+    return f"too slow ({slow[0].detail}); nothing else was checked" if slow else None
 
 
 def _key(verifier: OutcomeVerifier) -> str | None:
