@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stepmark import Item, Problem, Reason, Verdict
-from stepmark.verifiers import close_workers, load_verifier, verify
+from stepmark.verifiers import MathVerifier, close_workers, load_verifier, verify
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,6 +28,8 @@ HANGS = textwrap.dedent(
             pass
     """
 )
+
+SLOW = "{" + "+".join(rf"\sin({k}x)^{k}\cos({k}y)^{k}" for k in range(2, 14)) + "}^2"
 
 
 def processes() -> dict[int, list[str]]:
@@ -51,6 +53,21 @@ def session_of(leader: int) -> set[int]:
     return {pid for pid, fields in processes().items() if int(fields[3]) == leader}
 
 
+def left_after_a_while(before: set[int]) -> list[bytes]:
+    """Commands of children that were not there before and do not end, zombies among them.
+
+    The resource tracker of multiprocessing lives as long as this process.
+    """
+    deadline = time.monotonic() + 10
+    while True:
+        paths = [Path(f"/proc/{pid}/cmdline") for pid in children() - before]
+        commands = [path.read_bytes() for path in paths if path.exists()]
+        left = [command for command in commands if b"resource_tracker" not in command]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.1)
+
+
 def test_hanging_items_come_back_from_any_thread_and_leave_no_process(tmp_path: Path) -> None:
     (tmp_path / "hang.py").write_text(HANGS)
     before = children()
@@ -69,13 +86,36 @@ def test_hanging_items_come_back_from_any_thread_and_leave_no_process(tmp_path: 
     assert [verdict.score for verdict in verdicts] == [0.0] * 10
     assert easy > 10
     close_workers()
-    deadline = time.monotonic() + 10
-    while (left := children() - before) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    # The resource tracker of multiprocessing lives as long as this process.
-    commands = [Path(f"/proc/{pid}/cmdline") for pid in left]
-    running = [c.read_bytes() for c in commands if c.exists()]
-    assert all(b"resource_tracker" in command for command in running), running
+    assert left_after_a_while(before) == []
+
+
+def test_thirty_symbolic_comparisons_past_their_deadline_leave_no_process() -> None:
+    before = children()
+    # The rules in process leave these open; a deadline that sympy cannot keep stands for a
+    # comparison that never ends, and each breach costs a worker.
+    items = [
+        Item(
+            Problem(f"p/{n}", "", rf"{SLOW}+\sin({2 * n}x)-2\sin({n}x)\cos({n}x)"),
+            rf"\boxed{{{SLOW}}}",
+        )
+        for n in range(2, 32)
+    ]
+    verdicts: list[Verdict] = []
+    mark = MathVerifier(timeout_s=0.005)
+    thread = threading.Thread(target=lambda: verdicts.extend(mark(items)))
+    thread.start()
+    slowest_s = 0.0
+    while thread.is_alive():
+        started = time.monotonic()
+        assert verify(r"\boxed{\frac12}", gold="0.5").correct
+        slowest_s = max(slowest_s, time.monotonic() - started)
+        time.sleep(0.05)
+    assert len(verdicts) == 30
+    assert {verdict.reason for verdict in verdicts} <= {Reason.TOO_SLOW, Reason.EQUAL}
+    assert sum(verdict.reason is Reason.TOO_SLOW for verdict in verdicts) > 5
+    assert slowest_s < 1, "easy items do not wait for hard ones"
+    close_workers()
+    assert left_after_a_while(before) == []
 
 
 def test_ctrl_c_in_the_middle_leaves_no_worker(tmp_path: Path) -> None:
