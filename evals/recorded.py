@@ -18,7 +18,7 @@ from .compare import graded_of
 
 __all__ = ["Columns", "Recorded", "Reject", "read_recorded"]
 
-COMPLETION = ("completion", "response", "output", "generated_text", "resps")
+COMPLETION = ("completion", "response", "responses", "output", "generated_text", "resps")
 GOLD = ("gold", "ground_truth", "gts", "target", "solution", "answer")
 LABEL = ("is_correct", "correct", "label")
 GROUP = ("model",)
@@ -109,6 +109,8 @@ def find_columns(names: Sequence[str], given: Columns) -> tuple[Columns, str]:
     Raises:
         DataError: a named column is missing, or the completion or gold has no column or several.
     """
+    if not names:
+        raise DataError("The file holds no rows. Give one with at least one response.")
 
     def one(kind: str, asked: str | None, known: Sequence[str], *, needed: bool) -> str | None:
         if asked is not None:

@@ -48,7 +48,7 @@ def table_text(results: Sequence[EvalResult]) -> str:
     """The table of results in Markdown."""
     rows = [
         (
-            result.about.model,
+            short_name(result.about.model),
             f"{result.about.task}/{result.about.split}",
             count(result.n),
             result.name,
@@ -62,6 +62,16 @@ def table_text(results: Sequence[EvalResult]) -> str:
         for result in results
     ]
     return f"{markdown_table(HEADERS, rows)}\n\n{footnote(results)}\n"
+
+
+def short_name(model: str) -> str:
+    """The name of a model in a table: of a long path the last three parts.
+
+    >>> short_name("/data/runs/grpo-1/checkpoints/best"), short_name("Qwen/Qwen2.5-0.5B")
+    ('grpo-1/checkpoints/best', 'Qwen/Qwen2.5-0.5B')
+    """
+    parts = Path(model).parts
+    return "/".join(parts[-3:]) if len(parts) > 3 else model
 
 
 def footnote(results: Sequence[EvalResult]) -> str:

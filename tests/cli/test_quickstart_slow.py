@@ -77,4 +77,4 @@ def test_the_readme_prints_what_the_job_prints(job: tuple[Path, str]) -> None:
     )
     assert [row[0] for row in found] == [row[0] for row in said] == ["sft", "grpo"]
     for ours, readme in zip(found, said, strict=True):
-        assert abs(float(ours[1]) - float(readme[1])) <= 12
+        assert abs(float(ours[1]) - float(readme[1])) <= 20

@@ -152,3 +152,14 @@ def test_a_folder_of_runs_gives_its_evaluations_and_passes_over_training(tmp_pat
         config = {"seed": 0} | ({"kind": kind} if kind else {})
         RunFolder.create(tmp_path / name, config, {})
     assert find_runs([tmp_path]) == [tmp_path / "a", tmp_path / "c"]
+
+
+def test_an_empty_file_says_so_and_nested_responses_are_found() -> None:
+    from stepmark.errors import DataError
+    from stepmark.evals.recorded import Columns, find_columns
+
+    with pytest.raises(DataError, match="no rows"):
+        find_columns([], Columns())
+    found, said = find_columns(["id", "gold", "responses", "preds"], Columns())
+    assert found.completion == "responses"
+    assert "completion from 'responses'" in said

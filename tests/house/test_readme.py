@@ -68,6 +68,11 @@ def test_a_command_with_a_model_is_spelled_right(command: str, desk: Path) -> No
         }
 
 
+def test_a_preset_takes_another_task_than_its_own(desk: Path) -> None:
+    words = ["train", "--preset", "deepseekmath", "--task", "arith", "--model", "MODEL"]
+    assert run([*words, "--dry-run"]) == 0
+
+
 def test_every_verb_of_the_table_exists(capsys: pytest.CaptureFixture[str]) -> None:
     verbs = re.findall(r"^\| `stepmark (\w+)", README, flags=re.MULTILINE)
     assert len(verbs) == 7
