@@ -69,6 +69,9 @@ def test_math500_reads_the_hub_layout(tmp_path):
     [
         (r"\boxed{1} or \boxed{\sqrt{2}}", r"\sqrt{2}"),
         (r"\boxed 2.", "2"),
+        (r"\boxed {42}", "42"),
+        (r"\boxed \pi$", r"\pi"),
+        (r"\boxed \frac{1}{2}", None),
         (r"\fbox{3}", "3"),
         (r"\boxed{\left\{1\right\}}", r"\left\{1\right\}"),
         (r"\boxed{open", None),

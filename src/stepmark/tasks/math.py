@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -39,9 +40,12 @@ def last_box(solution: str) -> str | None:
     if start < 0:
         return None
     rest = solution[start:].split("box", 1)[1].removeprefix("ed")
+    if rest.startswith(" ") and not (rest := rest.lstrip()).startswith("{"):
+        # A few rows read "\boxed 2": TeX takes the next token. A command with arguments is none.
+        token = re.match(r"\\[A-Za-z]+(?![A-Za-z{])|[^\\]", rest)
+        return token[0] if token else None
     if not rest.startswith("{"):
-        # A few rows read "\boxed 2": TeX takes the next token.
-        return rest.lstrip()[:1] or None if rest.startswith(" ") else None
+        return None
     depth = 0
     for place, char in enumerate(rest):
         escaped = place > 0 and rest[place - 1] == "\\"
