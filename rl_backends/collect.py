@@ -145,11 +145,18 @@ class Collector:
     ) -> list[tuple[Marked, ...]]:
         """The stored groups with their stored verdicts; only what has none is marked."""
         marks: dict[str, dict[str, list[Verdict]]] = {g.prompt.problem.id: {} for g in groups}
-        for key in self.reward.keys:
-            known = {at: v for at, v in self.store.verdicts(key).items() if at.step == step}
-            errors = sum(verdict.status is Status.ERROR for verdict in known.values())
-            if errors > max_error_share * max(len(known), 1):
-                known = {at: v for at, v in known.items() if v.status is not Status.ERROR}
+        stored = {
+            key: {at: v for at, v in self.store.verdicts(key).items() if at.step == step}
+            for key in self.reward.keys
+        }
+        # The share is that of `check_errors`: over all verifiers, so that a step that was let pass
+        # keeps its verdicts.
+        every = [verdict for known in stored.values() for verdict in known.values()]
+        errors = sum(verdict.status is Status.ERROR for verdict in every)
+        is_spoilt = errors > max_error_share * max(len(every), 1)
+        for key, found in stored.items():
+            kept = (Status.OK, Status.ABSTAIN) if is_spoilt else tuple(Status)
+            known = {at: verdict for at, verdict in found.items() if verdict.status in kept}
             for group in groups:
                 id = group.prompt.problem.id
                 lacking = [r for r in group.rollouts if Key(step, id, r.index) not in known]

@@ -42,7 +42,7 @@ class AlgorithmConfig(BaseModel):
     learning_rate: float = Field(default=1e-6, gt=0)
     """Peak rate of AdamW. 1e-6 is DeepSeekMath's for GRPO."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Shape of the rate after the warm-up: unchanged, or down to 0 at the last step."""
+    """Shape of the rate after the warm-up: unchanged, or down to 0 just after the last step."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the rate rises from near 0 to its peak."""
     weight_decay: float = Field(default=0.0, ge=0)

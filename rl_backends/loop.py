@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from stepmark.config.tables import RolloutTable
-from stepmark.errors import ConfigError, EngineError, Stopped, VerifierError
+from stepmark.errors import ConfigError, Error, Stopped
 from stepmark.protocols import Engine
 from stepmark.store.run import RunFolder
 from stepmark.training.checkpoint import Policy, fingerprint
@@ -182,10 +182,11 @@ class Loop:
         self.keeper.resume(self.reference)
         self.engine.sync(self.policy.model, self.keeper.state.step)
         self.tell(Started(self.keeper.state.step, self.config.steps))
-        if self.keeper.state.step == 0 and self.keeper.state.evaluated_at is None:
-            row = self._evaluate_if_due(0)
+        done = self.keeper.state.step
+        if self.keeper.state.evaluated_at != done:
+            row = self._evaluate_if_due(done)
             if row:
-                self.folder.log_metrics(0, row)
+                self.folder.log_metrics(done, row)
         for step in range(self.keeper.state.step + 1, self.config.steps + 1):
             self._stop_if_asked()
             try:
@@ -215,7 +216,13 @@ class Loop:
         metrics = {**describe(groups), **prepared.metrics, **learnt, "learning_rate": rate}
         self.keeper.change(step=step)
         self.tell(StepDone(step, config.steps, metrics, groups[0][0] if groups else None))
-        self.metrics = metrics | self._evaluate_if_due(step)
+        try:
+            self.metrics = metrics | self._evaluate_if_due(step)
+        except Error:
+            # The step is learnt: it is kept, and the resumed run evaluates first.
+            self.folder.log_metrics(step, metrics)
+            self.keeper.save()
+            raise
         self.folder.log_metrics(step, self.metrics)
         seconds = {"collect_s": collected - started, "update_s": updated - collected}
         seconds["tokens_per_s"] = metrics["num_tokens"] / max(updated - started, 1e-9)
@@ -230,7 +237,7 @@ class Loop:
         try:
             groups = self.collector.collect(step, self.prompts(step), name, max_error_share=share)
             check_errors(groups, share, step)
-        except (VerifierError, EngineError):
+        except Error:
             self.keeper.save()
             raise
         return groups

@@ -91,6 +91,6 @@ class Updater:
 def _not_finite(name: str, step: int) -> RunError:
     return RunError(
         f"{name} is not a finite number in step {step}; the weights were left as they were. "
-        "Lower algorithm.learning_rate or algorithm.grad_clip, and continue from the last "
-        "checkpoint with --resume."
+        "A run keeps its settings: start one with a new --out, a lower algorithm.learning_rate or "
+        "algorithm.grad_clip, and a checkpoint of this run as --model."
     )

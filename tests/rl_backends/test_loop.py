@@ -225,6 +225,80 @@ def test_above_the_error_share_the_run_stops_with_the_first_traceback(bandit, tm
     assert mended.verifier.marked
 
 
+class Flaky:
+    """An error on one completion of each problem."""
+
+    key = "flaky@1"
+    columns: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, items):
+        self.calls += 1
+        failed = Verdict.failed("verifier_raised", traceback="Traceback: boom")
+        return [failed, *(Verdict.marked(0.0, "judged") for _ in items[1:])]
+
+
+def test_errors_below_the_share_of_all_verdicts_are_kept_when_a_step_is_resumed(
+    bandit, tmp_path
+) -> None:
+    def train(*, resume: bool, **given):
+        run, flaky = bandit(tmp_path / "run", resume=resume), Flaky()
+        # 1 of 4 of the one verifier, 1 of 8 of both.
+        reward = Reward(((run.verifier, 1.0), (flaky, 1.0)))
+        run.train(backend_of("grpo", max_error_share=0.2), reward=reward, **given)
+        return flaky
+
+    def killed(event) -> None:
+        if isinstance(event, StepDone):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(resume=False, on_event=killed)
+    assert train(resume=True).calls == 3 * 3  # three groups in each step after the first
+
+
+@pytest.mark.parametrize("error", [DataError, ConfigError])
+def test_data_that_fail_in_a_late_step_leave_a_checkpoint_of_the_step_before(
+    bandit, tmp_path, error
+) -> None:
+    run = bandit(tmp_path / "run")
+    good = run.train.__globals__["bandit_prompts"](run.policy)
+
+    def prompts(step: int):
+        if step == 3:
+            raise error("a prompt of step 3 is too long")
+        return good(step)
+
+    with pytest.raises(error, match="step 3"):
+        run.train(backend_of("grpo", save_every=None), prompts=prompts)
+    assert step_folder(run.folder.checkpoints, 2).is_dir()
+
+
+def test_a_held_out_evaluation_that_fails_costs_no_step_and_is_done_first_on_resuming(
+    bandit, tmp_path
+) -> None:
+    backend = backend_of("grpo", save_every=None, eval_every=1)
+
+    def accuracy(policy: Policy, step: int) -> dict[str, float]:
+        return {"accuracy": 0.1 * step}
+
+    def failing(policy: Policy, step: int) -> dict[str, float]:
+        if step == 2:
+            raise VerifierError("too many errors")
+        return accuracy(policy, step)
+
+    straight = bandit(tmp_path / "straight")
+    straight.train(backend, evaluate=accuracy)
+    with pytest.raises(VerifierError, match="too many"):
+        bandit(tmp_path / "run").train(backend, evaluate=failing)
+    resumed = bandit(tmp_path / "run", resume=True)
+    resumed.train(backend, evaluate=accuracy)
+    assert resumed.folder.metrics() == straight.folder.metrics()
+    assert same(resumed.weights, straight.weights)
+
+
 def test_best_is_the_highest_metric_and_old_checkpoints_go(bandit, tmp_path) -> None:
     seen: list[str] = []
     values = {0: 0.1, 1: 0.3, 2: 0.7, 3: 0.7, 4: 0.2}
