@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,10 @@ class Comparison:
     def to_row(self) -> dict[str, Any]:
         """All of it for machines, with the discordant counts."""
         counts = {"n_only_first": len(self.only_first), "n_only_second": len(self.only_second)}
-        return asdict(self) | {"interval": list(self.interval)} | counts
+        # One problem gives no p and no bounds, and JSON has no word for NaN and infinities.
+        bounds = [bound if math.isfinite(bound) else None for bound in self.interval]
+        p = self.p if math.isfinite(self.p) else None
+        return asdict(self) | {"interval": bounds, "p": p} | counts
 
     def __str__(self) -> str:
         return (

@@ -29,6 +29,7 @@ def grade(
     *,
     max_error_share: float = 0.1,
     samples: Iterable[Sample] | None = None,
+    known: Mapping[Key, Verdict] | None = None,
 ) -> dict[Key, Verdict]:
     """Verdicts on all samples of a store; only those without one are marked, and then stored.
 
@@ -40,12 +41,13 @@ def grade(
         verifier: what marks.
         max_error_share: largest share of error verdicts, in [0, 1].
         samples: those to mark; all of the store by default.
+        known: what an earlier call returned, so that the side file is not read again.
 
     Raises:
         VerifierError: more errors than allowed; the message holds the first traceback. The verdicts
             are stored.
     """
-    known: dict[Key, Verdict] = store.verdicts(verifier.key)
+    known = store.verdicts(verifier.key) if known is None else dict(known)
     if _share_of_errors(known) > max_error_share:
         known = {key: v for key, v in known.items() if v.status is not Status.ERROR}
     waiting = [s for s in (store.rows() if samples is None else samples) if s.key not in known]

@@ -215,6 +215,7 @@ def _generate(
     total = len(asked.prompts) * asked.n
     done = total - sum(map(len, missing.values()))
     already, pending = done, list[Sample]()
+    known: Mapping[Key, Verdict] | None = None
     tell = on_progress or (lambda done, total: None)
     tell(done, total)
     todo = [prompt for prompt in asked.prompts if prompt.problem.id in missing]
@@ -234,7 +235,13 @@ def _generate(
         pending += samples
         tell(done, total)
         if len(pending) >= MARK_EVERY:
-            grade(folder.samples, verifier, max_error_share=max_error_share, samples=pending)
+            known = grade(
+                folder.samples,
+                verifier,
+                max_error_share=max_error_share,
+                samples=pending,
+                known=known,
+            )
             pending.clear()
     if done != total:
         lost = next(id for id, places in missing.items() if places)

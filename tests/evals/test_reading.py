@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from stepmark.errors import RunError
 from stepmark.evals import (
+    Comparison,
     compare,
     find_runs,
     read_result,
@@ -72,6 +74,13 @@ def test_sampled_runs_are_compared_by_the_means_of_problems(runs: dict[str, Path
     wanted = paired_means(first, second)
     assert (found.difference, found.p) == (wanted.difference, wanted.p)
     assert "paired t" in str(found)
+
+
+def test_a_comparison_on_one_problem_has_no_p_and_no_bounds_and_is_json() -> None:
+    found = paired_means([0.5], [0.25])
+    row = Comparison("a", "b", 1, 0.5, 0.25, *astuple(found), "paired t", (), ()).to_row()
+    assert (row["p"], row["interval"]) == (None, [None, None])
+    json.dumps(row, allow_nan=False)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from stepmark.errors import ConfigError, EngineError, RunError, VerifierError
 from stepmark.evals import evaluate_policy, read_result, run, show, weights_hash
 from stepmark.protocols import OutcomeVerifier
 from stepmark.statistics import mean_at_k, wilson
-from stepmark.store import RunFolder
+from stepmark.store import RunFolder, SampleStore
 from stepmark.types import Item, Sampling, Verdict
 
 GREEDY = Sampling(temperature=0.0, max_tokens=40)
@@ -297,3 +297,18 @@ def test_the_summary_holds_no_times(
     summary = json.loads((tmp_path / "r" / "summary.json").read_text())
     assert summary["metric"] == "accuracy"
     assert not [name for name in summary if name.endswith("_s")]
+
+
+def test_a_run_reads_its_verdicts_no_more_often_when_it_is_longer(
+    fake: ModuleType, math: OutcomeVerifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    original = SampleStore.verdicts
+
+    def counted(self: SampleStore, key: str) -> Any:
+        reads.append(key)
+        return original(self, key)
+
+    monkeypatch.setattr(SampleStore, "verdicts", counted)
+    start(fake, math, tmp_path / "run", count=400)
+    assert len(reads) == 2  # with the first marking, and over all at the end
