@@ -59,8 +59,9 @@ class AlgorithmConfig(BaseModel):
     """Prompt and completion tokens in one forward pass: memory, not results, depend on it."""
     eval_every: int | None = Field(default=None, ge=1)
     """Held-out evaluation every so many steps, besides first and last. None: only those."""
-    save_every: int | None = Field(default=None, ge=1)
-    """A resumable checkpoint every so many steps. None: only at the end, and when stopped."""
+    save_every: int | None = Field(default=50, ge=1)
+    """A resumable checkpoint every so many steps: the most that a crash can cost. None: only at
+    the end, and when stopped."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """How many of the newest numbered checkpoints stay on the disk."""
     best_metric: str = "accuracy"
