@@ -18,18 +18,19 @@ All but (a), (b) and ``units`` is symmetric: ``compare(a, b)`` is ``compare(b, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Literal
 
 from .canonical import canonical
-from .evaluate import differ
-from .limits import TooLarge, Unreadable
+from .comparison import Comparison, every, no, yes
+from .evaluate import approximate, differ
+from .limits import TooLarge
+from .matrices import compare_matrices, has_matrix
 from .polynomial import Ratio
+from .sets import compare_sets, is_set
 from .structures import (
-    interval,
-    is_interval,
+    distinct,
     is_name,
     is_ratio,
     matched,
@@ -41,8 +42,6 @@ from .tree import (
     Binary,
     Call,
     Constant,
-    Group,
-    Matrix,
     Measure,
     Node,
     Number,
@@ -50,7 +49,6 @@ from .tree import (
     Relation,
     Symbol,
     Text,
-    Union,
 )
 from .units import KNOWN, normal_unit
 
@@ -59,36 +57,6 @@ __all__ = ["Comparison", "Units", "compare"]
 Units = Literal["strip", "require", "ignore"]
 MIN_DIGITS = 4
 """A decimal stands for a value that it rounds only if it shows this many significant digits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Equal, different, or open: then all the pairs must be proved equal by sympy."""
-
-    equal: bool | None
-    rule: str
-    pairs: tuple[tuple[Node, Node], ...] = ()
-
-    def __bool__(self) -> bool:
-        raise TypeError("A comparison can be open: read .equal.")
-
-
-def yes(rule: str) -> Comparison:
-    """Equal by a rule."""
-    return Comparison(True, rule)
-
-
-def no(rule: str) -> Comparison:
-    """Different by a rule."""
-    return Comparison(False, rule)
-
-
-def every(parts: Sequence[Comparison], rule: str) -> Comparison:
-    """Equal when all parts are."""
-    if any(part.equal is False for part in parts):
-        return no(rule)
-    pairs = tuple(pair for part in parts for pair in part.pairs)
-    return Comparison(None, rule, pairs) if pairs else yes(rule)
 
 
 def compare(left: Node, right: Node, *, units: Units = "strip") -> Comparison:
@@ -205,55 +173,16 @@ def _words(node: Node) -> str | None:
 
 
 def _matrices(left: Node, right: Node, units: Units) -> Comparison | None:
-    if not (isinstance(left, Matrix) or isinstance(right, Matrix)):
+    if not (has_matrix(left) or has_matrix(right)):
         return None
-    a, b = (node.rows if isinstance(node, Matrix) else _rows(node) for node in (left, right))
-    if a is None or b is None:
-        return no("matrix against something else")
-    if len(b) == 1 and len(a) == len(b[0]) and not isinstance(right, Matrix):
-        b = tuple((x,) for x in b[0])
-    if len(a) == 1 and len(b) == len(a[0]) and not isinstance(left, Matrix):
-        a = tuple((x,) for x in a[0])
-    if len(a) != len(b) or len(a[0]) != len(b[0]):
-        return no("matrix shape")
-    pairs = (
-        (x, y) for row, other in zip(a, b, strict=True) for x, y in zip(row, other, strict=True)
-    )
-    return every([compare(x, y, units=units) for x, y in pairs], "matrix, entry by entry")
-
-
-def _rows(node: Node) -> tuple[tuple[Node, ...], ...] | None:
-    if not isinstance(node, Group) or node.brackets not in ("()", "[]"):
-        return None
-    return (node.items,)
+    return compare_matrices(left, right, partial(compare, units=units))
 
 
 def _sets(left: Node, right: Node, units: Units) -> Comparison | None:
     """Intervals, unions, and inequalities in one variable."""
-    if not (is_interval(left) or is_interval(right)):
+    if not (is_set(left) or is_set(right)):
         return None
-    a, b = interval(left), interval(right)
-    if a is None or b is None:
-        return no("interval against something else")
-    if isinstance(a, Union) or isinstance(b, Union):
-        if (
-            not (isinstance(a, Union) and isinstance(b, Union))
-            or a.op != b.op
-            or len(a.parts) != len(b.parts)
-        ):
-            return no("union")
-        if a.op == "\\":
-            return every(
-                [compare(x, y, units=units) for x, y in zip(a.parts, b.parts, strict=True)], "union"
-            )
-        return matched(a.parts, b.parts, lambda x, y: compare(x, y, units=units), "union")
-    if not (isinstance(a, Group) and isinstance(b, Group)):
-        return every([compare(a, b, units=units)], "set")
-    if a.brackets != b.brackets and (is_interval(a) or is_interval(b)):
-        return no("interval ends")
-    return every(
-        [compare(x, y, units=units) for x, y in zip(a.items, b.items, strict=True)], "interval"
-    )
+    return compare_sets(left, right, partial(compare, units=units))
 
 
 def _relations(left: Node, right: Node, units: Units) -> Comparison | None:
@@ -295,6 +224,8 @@ def _groups(left: Node, right: Node, units: Units) -> Comparison | None:
         if a is not None and len(a.items) == 1:
             return compare(a.items[0], right, units=units)
         return no("one value against several")
+    if len(a.items) != len(b.items):
+        a, b = distinct(a), distinct(b)
     kinds = {a.brackets, b.brackets}
     points = kinds == {"()", "[]"} and len(a.items) == 2
     if len(a.items) != len(b.items) or ("{}" in kinds and kinds & {"()", "[]"}) or points:
@@ -349,7 +280,7 @@ def _decimal(left: Node, right: Node, a: Ratio, b: Ratio) -> Comparison | None:
             continue
         exact = form.rational()
         if exact is None:
-            exact = _approximate(other)
+            exact = approximate(other)
         if exact is None:
             continue
         return (
@@ -358,22 +289,3 @@ def _decimal(left: Node, right: Node, a: Ratio, b: Ratio) -> Comparison | None:
             else no("rounded to the digits shown")
         )
     return None
-
-
-def _approximate(node: Node) -> Fraction | None:
-    """A rational within 1e-40 of a real constant."""
-    import mpmath
-
-    from .evaluate import names, value
-
-    if names(node):
-        return None
-    with mpmath.workdps(50):
-        try:
-            number = value(node, {})
-        except (Unreadable, ZeroDivisionError, ValueError, OverflowError):
-            return None
-        if not mpmath.isfinite(number) or mpmath.im(number) != 0:
-            return None
-        scaled = mpmath.nint(mpmath.re(number) * mpmath.mpf(10) ** 40)
-        return Fraction(int(scaled), 10**40)

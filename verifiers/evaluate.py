@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
+from .canonical import canonical
 from .limits import MAX_BITS, TooLarge, Unreadable
 from .tree import Binary, Call, Constant, Measure, Node, Number, Percent, Symbol
 
-__all__ = ["differ", "names", "value"]
+__all__ = ["approximate", "differ", "names", "value"]
 
 DIGITS = 60
 POINTS = 4
@@ -28,6 +31,8 @@ def names(node: Node) -> set[str]:
             return {name}
         case Binary(_, left, right):
             return names(left) | names(right)
+        case Call("lim", (body, variable, point)):
+            return (names(body) - names(variable)) | names(point)
         case Call(name, args):
             own = {name} if name.startswith("fn:") else set()
             return own.union(*(names(arg) for arg in args))
@@ -58,6 +63,28 @@ def differ(left: Node, right: Node, *, digits: int = DIGITS, points: int = POINT
             if size and abs(a - b) > size * mpmath.mpf(10) ** (-AGREE * digits // DIGITS):
                 return True
     return False if seen else None
+
+
+@lru_cache(maxsize=4096)
+def approximate(node: Node) -> Fraction | None:
+    """A rational within 1e-40 of a real constant; None for what is none."""
+    try:
+        exact = canonical(node).rational()
+    except (Unreadable, TooLarge):
+        return None
+    if exact is not None or names(node):
+        return exact
+    import mpmath
+
+    with mpmath.workdps(50):
+        try:
+            number = value(node, {})
+        except (Unreadable, ZeroDivisionError, ValueError, OverflowError, TypeError):
+            return None
+        if not mpmath.isfinite(number) or mpmath.im(number) != 0:
+            return None
+        scaled = mpmath.nint(mpmath.re(number) * mpmath.mpf(10) ** 40)
+        return Fraction(int(scaled), 10**40)
 
 
 def _draw(seed: bytes, name: str, point: int) -> Any:

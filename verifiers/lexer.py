@@ -35,6 +35,7 @@ _PIECE = re.compile(
     r"|(?P<word>[A-Za-z]+)"
     r"|(?P<two><=|>=|!=|==|\*\*|\+/-|\.{3})"
     r"|(?P<sup>[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+)"
+    r"|(?P<han>[\u3040-\u30ff\u4e00-\u9fff]+)"
     r"|(?P<char>.)",
     re.DOTALL,
 )
@@ -181,6 +182,8 @@ def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
             *tokens(value.translate(_SUPERSCRIPTS))[:-1],
             Token("op", "}"),
         ]
+    elif kind == "han":
+        out.append(Token("text", value, spaced))
     elif kind == "two":
         name = {"==": "=", "**": "^", "+/-": "+-"}.get(value, value)
         out.append(Token("const", "dots", spaced) if value == "..." else Token("op", name, spaced))

@@ -11,7 +11,8 @@ from fractions import Fraction
 from .cursor import Cursor
 from .lexer import Token
 from .limits import TooLarge, Unreadable
-from .literals import ZERO, degrees, negative, number, scaled
+from .literals import ZERO, degrees, going_on, negative, number, residue, scaled
+from .matrices import determinant
 from .tree import (
     Binary,
     Call,
@@ -31,6 +32,8 @@ __all__ = ["Parser"]
 TRIG = frozenset(["sin", "cos", "tan", "cot", "sec", "csc"])
 STARTS = frozenset(("num", "sym", "const", "fn", "frac", "binom"))
 OPENERS = frozenset(("(", "{", "lfloor", "lceil"))
+GOES_ON = (Token("const", "dots"), Token("text", "repeating", True))
+MOD = Token("op", "mod")
 ORDINALS = frozenset(("th", "st", "nd", "rd"))
 
 
@@ -77,12 +80,15 @@ class Parser(Cursor):
         links = 0
         while True:
             links = self.count(links)
-            if operator := self.accept("*", "/"):
+            if operator := self.accept("*", "/", "mod"):
                 sign = self.accept("+", "-")
                 plain, first = self.next.kind == "num", self.at
                 right = self.factor()
                 plain = plain and self.at == first + 1
-                left = scaled(operator, left, negative(right) if sign == "-" else right)
+                right = negative(right) if sign == "-" else right
+                left = residue(left, right) if operator == "mod" else scaled(operator, left, right)
+            elif self.is_op("pmod") or (self.is_op("(") and self.peek() == MOD):
+                left = Call("class", (left, self.modulus()))
             elif not self.starts_factor():
                 return left
             else:
@@ -91,6 +97,18 @@ class Parser(Cursor):
                 plain, first = self.next.kind == "num", self.at
                 left = Binary("*", left, self.factor())
                 plain = plain and self.at == first + 1
+                if isinstance(left.left, Text) or isinstance(left.right, Text):
+                    raise Unreadable("words inside an expression")
+
+    def modulus(self) -> Node:
+        r"""What follows a residue: ``\pmod{7}``, ``(mod 7)``."""
+        if self.accept("pmod"):
+            return self.argument()
+        self.take()
+        self.take()
+        value = self.expression()
+        self.expect(")")
+        return value
 
     def starts_factor(self) -> bool:
         """Whether the next token can begin a factor that is multiplied without a sign."""
@@ -99,6 +117,8 @@ class Parser(Cursor):
             return False
         if token.kind in STARTS:
             return True
+        if token.kind == "begin":
+            return token.text != "cases"
         return token.kind == "op" and (
             token.text in OPENERS or (token.text == "|" and self.bars == 0)
         )
@@ -240,6 +260,9 @@ class Parser(Cursor):
                 self.at += 3 if signed else 2
                 exponent = int(digits.text) * (-1 if after.text == "-" else 1)
                 return number(token.text, exponent)
+        if "." in token.text and self.next in GOES_ON:
+            self.take()
+            return going_on(token.text)
         return number(token.text)
 
     def symbol(self, name: str) -> Node:
@@ -275,6 +298,8 @@ class Parser(Cursor):
         """`function`, without the count of nesting."""
         degree: Node | None = None
         exponent: Node | None = None
+        if name == "lim":
+            return self.limit()
         if name == "sqrt" and self.accept("["):
             degree = self.expression()
             self.expect("]")
@@ -290,6 +315,20 @@ class Parser(Cursor):
             name, exponent = f"arc{name}", None
         value = Call(name, args if degree is None else (*args, degree))
         return value if exponent is None else Binary("^", value, exponent)
+
+    def limit(self) -> Node:
+        r"""``\lim_{x \to a}`` of the term that follows."""
+        self.expect("_")
+        self.expect("{")
+        variable = self.primary()
+        self.expect("to")
+        point = self.expression()
+        while self.accept("+", "-", "^"):
+            pass
+        self.expect("}")
+        if not isinstance(variable, Symbol):
+            raise Unreadable("a limit without a variable")
+        return Call("lim", (self.term(), variable, point))
 
     def arguments(self, name: str) -> tuple[Node, ...]:
         """The values a function is applied to."""
@@ -358,4 +397,6 @@ class Parser(Cursor):
             raise Unreadable("a matrix whose rows differ in length")
         if name == "cases":
             return Group("", tuple(node for row in rows for node in row))
+        if name == "vmatrix":
+            return determinant(rows)
         return Matrix(tuple(rows))

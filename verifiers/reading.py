@@ -62,19 +62,24 @@ class Reader(Parser):
 
     def items(self) -> tuple[Node, ...]:
         """Values between commas, semicolons and "and"; each may be a relation."""
-        found: list[Node] = []
+        rows: list[list[Node]] = [[]]
         while self.accept(",", ";"):
             pass
-        found.append(self.item())
+        rows[-1].append(self.item())
         while self.is_op(",", ";"):
-            while self.accept(",", ";"):
-                pass
+            ends_row = False
+            while sign := self.accept(",", ";"):
+                ends_row |= sign == ";"
             if self.next.kind == "end" or self.is_op(")", "]", "}", "}}"):
                 break
-            found.append(self.item())
-            if len(found) > MAX_ITEMS:
+            if ends_row:
+                rows.append([])
+            rows[-1].append(self.item())
+            if sum(map(len, rows)) > MAX_ITEMS:
                 raise TooLarge(f"a list of more than {MAX_ITEMS} values")
-        return tuple(found)
+        if len(rows) > 1 and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1:
+            return tuple(Group("()", tuple(row)) for row in rows)  # p=5, q=2; p=7, q=2
+        return tuple(node for row in rows for node in row)
 
     def item(self) -> Node:
         """One value, a chain of relations, or a ratio."""

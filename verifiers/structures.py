@@ -1,16 +1,15 @@
-"""Structures above expressions: intervals, relations, lists in any order, plus-minus."""
+"""Structures above expressions: relations, lists in any order, plus-minus."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from .canonical import canonical
+from .comparison import Compare, Comparison, every, no, yes
 from .evaluate import names
 from .tree import (
     Binary,
     Call,
-    Constant,
     Group,
     Measure,
     Node,
@@ -22,12 +21,8 @@ from .tree import (
     Union,
 )
 
-if TYPE_CHECKING:
-    from .compare import Comparison
-
 __all__ = [
-    "interval",
-    "is_interval",
+    "distinct",
     "is_name",
     "is_ratio",
     "matched",
@@ -36,77 +31,7 @@ __all__ = [
     "target",
 ]
 
-INFINITY = Constant("oo")
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
-Compare = Callable[[Node, Node], "Comparison"]
-
-
-def is_interval(node: Node) -> bool:
-    """Whether a node can only be a set of reals, by brackets, union, inequality, infinity."""
-    match node:
-        case Union():
-            return True
-        case Group(("(]" | "[)"), items):
-            return len(items) == 2
-        case Group(("()" | "[]"), items):
-            return len(items) == 2 and any(_infinite(item) for item in items)
-        case Relation(ops, _):
-            return ops == ("in",) or all(op in ("<", ">", "<=", ">=") for op in ops)
-    return False
-
-
-def _infinite(node: Node) -> bool:
-    return INFINITY in (node, getattr(node, "right", None))
-
-
-def interval(node: Node) -> Node | None:
-    """The set that a node means: a group with its brackets, or a union of such."""
-    match node:
-        case Relation(("in",), (_, right)):
-            return interval(right)
-        case Relation(ops, parts):
-            return _from_inequality(ops, parts)
-        case Union(op, parts):
-            inner = [interval(part) for part in parts]
-            return (
-                None
-                if any(part is None for part in inner)
-                else Union(op, tuple(p for p in inner if p))
-            )
-        case Group(("()" | "[]" | "(]" | "[)"), items) if len(items) == 2:
-            return node
-        case Group("{}", _) | Symbol():
-            return node
-    return None
-
-
-def _from_inequality(ops: tuple[str, ...], parts: tuple[Node, ...]) -> Node | None:
-    if any(op not in ("<", ">", "<=", ">=") for op in ops):
-        return None
-    if ops[0] in (">", ">="):
-        ops, parts = tuple(FLIPPED[op] for op in reversed(ops)), tuple(reversed(parts))
-    if any(op not in ("<", "<=") for op in ops):
-        return None
-    if len(ops) == 2 and is_name(parts[1]):
-        return Group(
-            ("[" if ops[0] == "<=" else "(") + ("]" if ops[1] == "<=" else ")"),
-            (parts[0], parts[2]),
-        )
-    if len(ops) != 1:
-        return None
-    closed = ops[0] == "<="
-    if isinstance(parts[0], Symbol) and not isinstance(parts[1], Symbol):
-        low: Node = Binary("-", _zero(), INFINITY)
-        return Group("(]" if closed else "()", (low, parts[1]))
-    if isinstance(parts[1], Symbol) and not isinstance(parts[0], Symbol):
-        return Group("[)" if closed else "()", (parts[0], INFINITY))
-    return None
-
-
-def _zero() -> Node:
-    from .literals import ZERO
-
-    return ZERO
 
 
 def target(relation: Relation) -> Node | None:
@@ -130,6 +55,11 @@ def is_ratio(node: Node) -> bool:
     return isinstance(node, Relation) and node.ops[0] == ":"
 
 
+def is_chain(relation: Relation) -> bool:
+    """Whether a relation is a name and what it equals, step by step: z = 3 + 3 = 6."""
+    return is_name(relation.parts[0]) and all(op == "=" for op in relation.ops)
+
+
 def is_name(node: Node) -> bool:
     """Whether a left side only names something: x, f(x), A(x), words, (x, y)."""
     match node:
@@ -148,14 +78,16 @@ def is_name(node: Node) -> bool:
 
 def relation_of(left: Relation, right: Relation, compare: Compare) -> Comparison:
     """Equations up to a factor, inequalities up to direction, assignments by their values."""
-    from .compare import every, no, yes
-
     if is_ratio(left) and is_ratio(right):
         if len(left.parts) != len(right.parts):
             return no("ratio")
         # Not up to a factor: 12:00 and 1:00 are times.
         pairs = zip(left.parts, right.parts, strict=True)
         return every([compare(x, y) for x, y in pairs], "ratio")
+    if is_chain(left) and is_chain(right) and len(left.ops) + len(right.ops) > 2:
+        a_value, b_value = target(left), target(right)
+        if a_value is not None and b_value is not None:
+            return every([compare(a_value, b_value)], "last part of the chain")
     if left.ops == right.ops == ("=",):
         a, b = _assigned(left), _assigned(right)
         if a is not None and b is not None:
@@ -226,6 +158,13 @@ def spread(node: Node) -> Group | None:
     return None
 
 
+def distinct(group: Group) -> Group:
+    """A list of points with each once: a solution that is named twice is one solution."""
+    if group.brackets not in ("", "{}") or not all(isinstance(x, Group) for x in group.items):
+        return group
+    return Group(group.brackets, tuple(dict.fromkeys(group.items)))
+
+
 def _has_plus_minus(node: Node) -> bool:
     match node:
         case PlusMinus():
@@ -260,8 +199,6 @@ def _choose(node: Node, sign: int) -> Node:
 
 def matched(left: Sequence[Node], right: Sequence[Node], compare: Compare, rule: str) -> Comparison:
     """Whether the values pair up in some order: each takes the first equal one, open ones last."""
-    from .compare import every, no
-
     free = list(right)
     parts: list[Comparison] = []
     waiting: list[Node] = []
