@@ -78,7 +78,7 @@ def compare(left: Node, right: Node, *, units: Units = "strip") -> Comparison:
         return _measures(left, right, units)
     if isinstance(left, Number) and isinstance(right, Number):
         return _numbers(left, right)
-    for structure in (_text, _matrices, _sets, _relations, _percents, _groups):
+    for structure in (_text, _classes, _matrices, _sets, _relations, _percents, _groups):
         result = structure(left, right, units)
         if result is not None:
             return result
@@ -161,6 +161,19 @@ def _text(left: Node, right: Node, units: Units) -> Comparison | None:
         return None
     a, b = (_words(node) for node in (left, right))
     return yes("text") if a == b and a is not None else no("text")
+
+
+def _classes(left: Node, right: Node, units: Units) -> Comparison | None:
+    """Residues: 7 mod 5 is 2 mod 5; a modulus that one side lacks is dropped."""
+    match left, right:
+        case Call("class", (a, m)), Call("class", (b, n)):
+            if m == n and all(isinstance(node, Number) for node in (a, b, m)):
+                difference = (a.value - b.value) / m.value  # type: ignore[union-attr]
+                return yes("residue") if difference.denominator == 1 else no("residue")
+            return every([compare(a, b), compare(m, n)], "residue")
+        case (Call("class", (a, _)), Number() as b) | (Number() as b, Call("class", (a, _))):
+            return every([compare(a, b)], "residue, modulus dropped")
+    return None
 
 
 def _words(node: Node) -> str | None:

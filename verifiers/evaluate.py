@@ -100,7 +100,7 @@ def _value(node: Node, at: Mapping[str, Any]) -> Any:
     try:
         result = value(node, at)
         return result if mpmath.isfinite(result) else None
-    except (ArithmeticError, ValueError, TypeError, mpmath.mp.NoConvergence):
+    except (ArithmeticError, ValueError, TypeError, Unreadable, mpmath.mp.NoConvergence):
         return None
 
 
@@ -132,6 +132,8 @@ def value(node: Node, at: Mapping[str, Any]) -> Any:
             return value(inner, at)
         case Binary(op, left, right):
             return _binary(op, value(left, at), value(right, at))
+        case Call(("lim" | "class"), _):
+            raise Unreadable("a limit or a residue class has no value by points")
         case Call(name, args):
             return _call(name, [value(arg, at) for arg in args], at)
     raise Unreadable(f"a {type(node).__name__.lower()} has no value")

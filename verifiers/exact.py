@@ -2,54 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from stepmark.types import Item, Reason, Verdict
 
-from .extract import extract, extract_gold
+from .extract import extract
+from .policy import STRICT, Policy
 from .reading import fold, text_key
+from .settings import PolicyName
+from .shipped import ShippedVerifier, gold_of
 
 __all__ = ["ExactVerifier", "exact"]
 
 
-class ExactVerifier:
-    """Marks completions by normalised text: spacing, dollars and letter case of words do not count.
+@dataclass(frozen=True)
+class ExactVerifier(ShippedVerifier):
+    r"""Marks completions by normalised text: spacing, dollars and letter case of words do not count.
+
+    Nothing is read as mathematics: ``0.5`` is not ``1/2``. For golds that are words, codes or
+    formulas that must be written as they are.
 
     Args:
-        strict: accept answers in a box or after ``####`` only.
+        strict: accept answers in a box or after ``####`` only; short for ``policy="strict"``.
+        policy: which extraction rules are allowed: ``lenient``, ``strict``, ``boxed+phrase`` ...
+
+    Raises:
+        ConfigError: a setting has a value that is not allowed.
+
+    >>> from stepmark.verifiers import verify
+    >>> verify(r"So \boxed{\text{Evelyn}}.", gold="Evelyn", verifier="exact").correct
+    True
+    >>> verify(r"So \boxed{\frac12}.", gold="0.5", verifier="exact").correct
+    False
     """
 
-    name = "exact"
-    version = 1
+    name: ClassVar[str] = "exact"
+    version: ClassVar[int] = 1
 
-    def __init__(self, strict: bool = False) -> None:
-        self.strict = strict
+    strict: bool = False
+    policy: PolicyName = "lenient"
 
-    @property
-    def key(self) -> str:
-        """``exact@1``, or ``exact@1-strict``."""
-        return f"{self.name}@{self.version}" + ("-strict" if self.strict else "")
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """None: the gold is enough."""
-        return frozenset()
-
-    def __call__(self, items: Sequence[Item]) -> list[Verdict]:
-        """One verdict per item."""
-        return [self._mark(item) for item in items]
-
-    def _mark(self, item: Item) -> Verdict:
-        gold = extract_gold(item.problem.gold).text if item.problem.gold else None
-        if gold is None:
+    def mark(self, item: Item) -> Verdict:
+        """The verdict on one completion."""
+        gold = gold_of(item)
+        if gold is None or gold.text is None:
             return Verdict.abstained(Reason.GOLD_MISSING)
-        found = extract(item.completion, strict=self.strict)
+        found = extract(item.completion, policy=STRICT if self.strict else Policy.of(self.policy))
         if found.text is None:
-            return Verdict.marked(0, Reason.NO_ANSWER, gold=gold, method=found.method)
-        same = text_key(found.text) == text_key(gold) or _words(found.text) == _words(gold)
-        reason = Reason.EQUAL if same else Reason.DIFFERENT
+            return Verdict.marked(0, Reason.NO_ANSWER, gold=gold.text, method=found.method)
+        same = text_key(found.text) == text_key(gold.text) or _words(found.text) == _words(
+            gold.text
+        )
         return Verdict.marked(
-            float(same), reason, extracted=found.text, gold=gold, method=found.method
+            float(same),
+            Reason.EQUAL if same else Reason.DIFFERENT,
+            extracted=found.text,
+            gold=gold.text,
+            method=found.method,
+            rule="text",
         )
 
 
@@ -57,6 +68,6 @@ def _words(text: str) -> str:
     return text_key(fold(text))
 
 
-def exact(strict: bool = False) -> ExactVerifier:
+def exact(strict: bool = False, policy: str = "lenient") -> ExactVerifier:
     """The verifier that the name ``exact`` stands for."""
-    return ExactVerifier(strict)
+    return ExactVerifier(strict, policy)

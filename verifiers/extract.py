@@ -56,17 +56,26 @@ FORMULA = re.compile(
     re.DOTALL,
 )
 NUMBER = re.compile(
-    r"(?<![\w.,])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s*/\s*\d+)?%?"
-    r"|(?<![\w.])[-−]?\.\d+%?"
+    r"(?<![A-Za-z0-9_.,])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s*/\s*\d+)?%?"
+    r"|(?<![A-Za-z0-9_.])[-−]?\.\d+%?"
 )
 LETTER = re.compile(r"[*_(\[]{0,4}([A-Z])[*_)\]]{0,4}(?=[\s.,:;!。，]|$)(?!\s*[-+=*/^<>])")
 LEAD = re.compile(
     r"(?:definitely|simply|therefore|thus|just|for sure|about|option|choice|therefore)\s+", re.I
 )
 CONNECTOR = re.compile(
-    r"(?:[\s$,;&]|\\[,;: \]\[()]|\\q?quad|\\text\s*\{\s*(?:and|or)\s*\}|\band\b|\bor\b|\\approx|≈)+"
+    r"(?:[\s$,;&]|\\[,;: \]\[()]|\\q?quad|\\text\s*\{\s*(?:and|or)\s*\}|\\approx|≈"
+    r"|\b(?:[A-Za-z]{2,20}\s+)?(?:and|or)\b|\b[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=)+"
 )
 COPULA = re.compile(r"\b(?:is|are|equals|=)\s+")
+HAN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+HAN_COPULA = re.compile(r"(?:应该是|应为|等于|[是为有])\s*")
+FINAL = re.compile(
+    r"\bfinal answer\b[*_\s]{0,4}(?::|is\b)(?:[*_\s]{0,4}the final answer is\b)?[*_\s:]{0,8}"
+    r"|^[ \t>*_#]{0,8}(?:the\s+)?(?:correct\s+)?answer[*_\s]{0,4}:[*_\s:]{0,8}",
+    re.IGNORECASE | re.MULTILINE,
+)
+ESCAPED_END = re.compile(OPENING.pattern + r"\{([^{}$\\]{1,200})\\\}[\s$.]*$")
 SENTENCE_END = re.compile(r"[.!?。](?=\s|$)|\n")
 
 
@@ -104,7 +113,9 @@ def extract(completion: str, *, strict: bool = False) -> Extraction:
     text = completion[offset:] if offset else completion
     found = boxes(text) if "boxed" in text or "box{" in text else []
     if found:
-        return _boxed(text, found, offset)
+        return (None if strict else _restated(text, found, offset)) or _boxed(text, found, offset)
+    if "\\}" in text and (escaped := ESCAPED_END.search(text[-300:])) is not None:
+        return Extraction(escaped.group(1).strip(), "boxed", offset)  # \boxed{185\}
     at = text.rfind("####")
     if at >= 0 and (match := HASH.match(text, at)) and match.group(1).strip():
         return Extraction(match.group(1).strip(), "hash", offset + at)
@@ -132,6 +143,21 @@ def _boxed(text: str, found: list[Box], offset: int) -> Extraction:
     different = list(dict.fromkeys(parts))
     contents = tuple(box.content for box in found)
     return Extraction(", ".join(different), "boxed", offset + found[first].start, contents)
+
+
+def _restated(text: str, found: list[Box], offset: int) -> Extraction | None:
+    """The answer of a "Final answer:" line after the last box, where mathematics follows it."""
+    last = None
+    for match in FINAL.finditer(text, found[-1].end):
+        last = match
+    answer = _after_phrase(text[last.end() : last.end() + TAIL_CHARS]) if last else None
+    if last is None or not answer:
+        return None
+    said = LETTER.fullmatch(answer) is not None or (
+        any(char.isdigit() for char in answer) and is_maths(answer)
+    )
+    contents = tuple(box.content for box in found)
+    return Extraction(answer, "phrase", offset + last.start(), contents) if said else None
 
 
 def _inner(content: str) -> str:
@@ -197,6 +223,8 @@ def _after_phrase(tail: str) -> str | None:
         return letter.group(1)
     if (letter := re.match(r"([B-HJ-Z]|A)\s+(?:because|since|as|non|not)\b", tail)) is not None:
         return letter.group(1)
+    if HAN.match(tail):
+        return _after_han(tail)
     end = SENTENCE_END.search(tail)
     line = tail[: end.start()] if end else tail
     if re.match(r"(?:The|This|There|Thus|So|Hence|Therefore|[A-Z][a-z]+)\s", line):
@@ -207,6 +235,17 @@ def _after_phrase(tail: str) -> str | None:
         if numbers and re.match(r"[A-Z][a-z]+\s[a-z]+\s", line):  # "Jane ran 3 miles"
             return numbers[-1].strip()
     return line.strip(" \t*_`。") or None
+
+
+def _after_han(tail: str) -> str | None:
+    """The answer in a Chinese sentence: what follows its last "is", or its last number."""
+    line = re.split(r"[。！？\n]", tail, maxsplit=1)[0]
+    said = [match.end() for match in HAN_COPULA.finditer(line)]
+    rest = line[said[-1] :] if said else ""
+    if any(char.isdecimal() for char in rest) and not HAN.match(rest):
+        return rest.strip(" \t*_`$")
+    numbers = NUMBER.findall(line)
+    return numbers[-1].strip() if numbers else line.strip(" \t*_`") or None
 
 
 def _last_resort(text: str, offset: int) -> Extraction:

@@ -85,6 +85,8 @@ def to_sympy(node: Node) -> Any:
 def _call(name: str, args: list[Any]) -> Any:
     import sympy
 
+    if name == "lim":
+        return sympy.limit(*args)
     if name == "sqrt" and len(args) > 1:
         return sympy.real_root(args[0], args[1])
     if name == "lg":
