@@ -24,16 +24,20 @@ from typing import Literal
 
 from .canonical import canonical
 from .comparison import Comparison, every, no, yes
+from .conversion import conversion
 from .evaluate import approximate, differ
 from .limits import TooLarge
+from .literals import degrees
 from .matrices import compare_matrices, has_matrix
 from .polynomial import Ratio
 from .sets import compare_sets, is_set
+from .spellings import plain_words
 from .structures import (
     distinct,
     is_name,
     is_ratio,
     matched,
+    quotient,
     relation_of,
     spread,
     target,
@@ -42,6 +46,7 @@ from .tree import (
     Binary,
     Call,
     Constant,
+    Labelled,
     Measure,
     Node,
     Number,
@@ -50,7 +55,7 @@ from .tree import (
     Symbol,
     Text,
 )
-from .units import KNOWN, normal_unit
+from .units import is_known_unit, normal_unit
 
 __all__ = ["Comparison", "Units", "compare"]
 
@@ -74,6 +79,8 @@ def compare(left: Node, right: Node, *, units: Units = "strip") -> Comparison:
     """
     if left == right:
         return yes("same")
+    if isinstance(left, Labelled) or isinstance(right, Labelled):
+        return _labelled(left, right, units)
     if isinstance(left, Measure) or isinstance(right, Measure):
         return _measures(left, right, units)
     if isinstance(left, Number) and isinstance(right, Number):
@@ -85,14 +92,42 @@ def compare(left: Node, right: Node, *, units: Units = "strip") -> Comparison:
     return _expressions(left, right)
 
 
+def _labelled(left: Node, right: Node, units: Units) -> Comparison:
+    """An option with its value: told by its letter where the other side has one, else by value."""
+    letters = [_letter(node) for node in (left, right)]
+    if all(letters):
+        return yes("option") if letters[0] == letters[1] else no("option")
+    values = [node.value if isinstance(node, Labelled) else node for node in (left, right)]
+    return every([compare(*values, units=units)], "value of the option")
+
+
+def _letter(node: Node) -> str | None:
+    match node:
+        case Labelled(letter, _) | Text(letter) | Symbol(letter) if len(letter) == 1:
+            return letter
+    return None
+
+
 def _measures(left: Node, right: Node, units: Units) -> Comparison:
+    left, right = lettered(left), lettered(right)
     a, x = (left.unit, left.value) if isinstance(left, Measure) else ("", left)
     b, y = (right.unit, right.value) if isinstance(right, Measure) else ("", right)
     if units == "require" and a and a != b:
         return no("unit")
-    if units != "ignore" and a and b and a != b and _known(a) and _known(b):
-        return no("unit")
-    if units != "ignore" and isinstance(x, Percent) != isinstance(y, Percent) and _known(a or b):
+    if {a, b} in ({"degree", ""}, {"degree", "radian"}) and units != "require":
+        angle = compare(degrees(x) if a == "degree" else x, degrees(y) if b == "degree" else y)
+        if angle.equal:
+            return yes("degrees as radians")
+        if "radian" in (a, b):
+            return no("unit")
+    if units != "ignore" and a and b and a != b and is_known_unit(a) and is_known_unit(b):
+        factor = None if units == "require" else conversion(a, b)
+        if factor is None:
+            return no("unit")
+        inner = compare(Binary("*", x, Number(factor)), y, units=units)
+        return Comparison(inner.equal, f"{inner.rule}, unit converted", inner.pairs)
+    shares = isinstance(x, Percent) != isinstance(y, Percent)
+    if units != "ignore" and shares and is_known_unit(a or b):
         return no("unit")  # "50 cm" is not "50%"
     inner = compare(x, y, units=units)
     return Comparison(
@@ -100,8 +135,12 @@ def _measures(left: Node, right: Node, units: Units) -> Comparison:
     )
 
 
-def _known(unit: str) -> bool:
-    return all(part.split("^")[0] in KNOWN for part in normal_unit(unit).split("/"))
+def lettered(node: Node) -> Node:
+    """``5 g`` beside a measure is one too, where it would be five times g elsewhere."""
+    match node:
+        case Binary("*", Number() as value, Symbol(name)) if is_known_unit(normal_unit(name)):
+            return Measure(value, normal_unit(name))
+    return node
 
 
 def _percents(left: Node, right: Node, units: Units) -> Comparison | None:
@@ -179,7 +218,7 @@ def _classes(left: Node, right: Node, units: Units) -> Comparison | None:
 def _words(node: Node) -> str | None:
     match node:
         case Text(words):
-            return words if len(words) == 1 else " ".join(words.replace("-", " ").split())
+            return words if len(words) == 1 else plain_words(words)
         case Symbol(name) | Constant(name):
             return name
     return None
@@ -202,6 +241,8 @@ def _relations(left: Node, right: Node, units: Units) -> Comparison | None:
     if not (isinstance(left, Relation) or isinstance(right, Relation)):
         return None
     if is_ratio(left) != is_ratio(right):
+        if (share := quotient(left, right)) is not None:
+            return every([compare(*share)], "ratio as a quotient")
         relation, ratio = (right, left) if is_ratio(left) else (left, right)
         value = target(relation) if isinstance(relation, Relation) else None
         return every([compare(value, ratio)], "value of the ratio") if value else no("ratio")

@@ -20,7 +20,7 @@ from .reading import parse
 __all__ = ["Extraction", "Method", "extract", "extract_gold", "short_whole"]
 
 Method = Literal[
-    "boxed", "hash", "phrase", "whole", "last_maths", "last_number", "none", "gold_text"
+    "boxed", "hash", "phrase", "whole", "option", "last_maths", "last_number", "none", "gold_text"
 ]
 
 TAIL_CHARS = 2_000

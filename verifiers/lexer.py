@@ -45,6 +45,10 @@ _GROUPED = re.compile(
 _PLAIN = re.compile(r"\d+(?:\.\d+|\.(?=\s*(?:$|[^\w\s.])))?|\.\d+")
 _GROUPED_IN_BRACKETS = re.compile(r"[1-9]\d{0,2}(?:(?:\{,\}|,\\!\s?)\d{3})+(?!\d)(?:\.\d+)?")
 _REPEATING = re.compile(r"(\d{0,40})\.(\d{0,40})\s*\\overline\s*\{\s*(\d{1,40})\s*\}")
+_SHORT_WORDS = frozenset(
+    ["yes", "no", "odd", "all", "the", "for", "is", "of", "per", "may", "jan", "feb", "mar", "apr"]
+)
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
 _SEPARATORS = re.compile(r"[^\d.]")
 
 
@@ -66,6 +70,8 @@ def clean(text: str) -> str:
         text = text.replace("\\\\", "\\")
     if "\\overline" in text:
         text = _REPEATING.sub(_repeating, text)
+    if not text.isascii():
+        text = _VULGAR.sub(_vulgar, text)
     text = text.replace("**", "") if text.startswith("**") or text.endswith("**") else text
     text = text.strip().strip("`").strip()
     bare = text.replace("\\$", "")
@@ -81,6 +87,11 @@ def clean(text: str) -> str:
     ):
         text = text[:-1].rstrip()
     return text
+
+
+def _vulgar(match: re.Match[str]) -> str:
+    """One character such as ½ as its digits; after a whole number it stays a mixed number."""
+    return f" {unicodedata.normalize('NFKC', match.group()).replace('⁄', '/')} "
 
 
 def _repeating(match: re.Match[str]) -> str:
@@ -221,14 +232,14 @@ def _word(word: str, spaced: bool, out: list[Token]) -> None:
     """A run of letters: a function, a constant, a unit, symbols side by side, or plain words."""
     if word in FUNCTIONS:
         out.append(Token("fn", word, spaced))
+    elif word == "cup" and out and out[-1].text in (")", "]", "}}"):
+        out.append(Token("op", "cup", spaced))
     elif word in WORDS or (len(word) > 2 and word.lower() in WORDS):
         found = WORDS.get(word) or WORDS[word.lower()]
         out.append(Token(*found, spaced))
     elif len(word) > 1 and (word in UNIT_WORDS or (len(word) > 3 and word.lower() in UNIT_WORDS)):
         out.append(Token("text", word, spaced))
-    elif len(word) <= 3 and not (
-        len(word) > 1 and word.lower() in ("yes", "no", "odd", "all", "the", "for", "is", "of")
-    ):
+    elif len(word) <= 3 and not (len(word) > 1 and word.lower() in _SHORT_WORDS):
         out += [Token("sym", letter, spaced and index == 0) for index, letter in enumerate(word)]
     else:
         name = next((known for known in ("sqrt", "pi") if word.startswith(known)), "")

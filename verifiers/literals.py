@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from .tree import Binary, Call, Constant, Node, Number
+from .tree import Binary, Call, Constant, Node, Number, Symbol
 
-__all__ = ["ZERO", "degrees", "going_on", "negative", "number", "residue", "scaled"]
+__all__ = ["ZERO", "barred", "degrees", "going_on", "negative", "number", "residue", "scaled"]
 
 ZERO = Number(Fraction(0))
 
@@ -55,6 +55,14 @@ def scaled(operator: str, left: Node, right: Node) -> Node:
             if operator == "*" and k.denominator == 1 and abs(k) <= 300:
                 return Number(value * Fraction(10) ** int(k), places - int(k))
     return Binary(operator, left, right)
+
+
+def barred(value: Node) -> Node:
+    r"""``\\overline{AB}`` is the segment AB; ``\\overline{z}`` is the conjugate of z."""
+    match value:
+        case Binary("*", Symbol(a), Symbol(b)) if a.isupper() and b.isupper():
+            return value
+    return Call("conjugate", (value,))
 
 
 def residue(left: Node, right: Node) -> Node:

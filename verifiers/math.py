@@ -19,6 +19,7 @@ from .canonical import canonical
 from .compare import Comparison, Units, compare
 from .evaluate import differ
 from .extract import Extraction, extract, extract_gold, short_whole
+from .letters import is_letter, stated_letter
 from .limits import TooLarge, Unreadable
 from .reading import fold, parse, spelled, text_key
 from .settings import MathSettings, settings_key, settings_of
@@ -100,22 +101,37 @@ class MathVerifier:
     def __repr__(self) -> str:
         return f"MathVerifier({', '.join(f'{k}={v!r}' for k, v in asdict(self.settings).items())})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Golds that were read stay behind: another process reads its own."""
+        return {**self.__dict__, "_golds": {}}
+
     def __call__(self, items: Sequence[Item]) -> list[Verdict]:
         """One verdict per item; open comparisons of the whole batch go to the workers together."""
-        found = [self._mark(item) for item in items]
-        waiting = [(index, entry) for index, entry in enumerate(found) if isinstance(entry, Open)]
-        if waiting:
-            pairs = [(index, pair) for index, entry in waiting for pair in entry.comparison.pairs]
-            outcomes = run_all(
-                "compare",
-                prove_task,
-                [pair for _, pair in pairs],
-                timeout_s=self.settings.timeout_s,
-            )
-            for index, entry in waiting:
-                own = [o for (at, _), o in zip(pairs, outcomes, strict=True) if at == index]
-                found[index] = _settled(entry, own)
-        return [entry for entry in found if isinstance(entry, Verdict)]
+        return self.settle(self.begin(items))
+
+    def begin(self, items: Sequence[Item]) -> list[Verdict | Open]:
+        """The part that is exact and quick: verdicts, and comparisons that it leaves open."""
+        return [self._mark(item) for item in items]
+
+    def settle(self, found: Sequence[Verdict | Open]) -> list[Verdict]:
+        """All verdicts: what `begin` left open is proved or refuted by workers.
+
+        A comparison that comes several times, as in a group of completions, is made once.
+        """
+        pairs: dict[tuple[Node, Node], None] = {}
+        for entry in found:
+            if isinstance(entry, Open):
+                pairs |= dict.fromkeys(entry.comparison.pairs)
+        if not pairs:
+            return [entry for entry in found if isinstance(entry, Verdict)]
+        outcomes = run_all("compare", prove_task, list(pairs), timeout_s=self.settings.timeout_s)
+        proved = dict(zip(pairs, outcomes, strict=True))
+        return [
+            _settled(entry, [proved[pair] for pair in entry.comparison.pairs])
+            if isinstance(entry, Open)
+            else entry
+            for entry in found
+        ]
 
     def prepare(self, gold: str) -> Gold:
         """The gold, read; remembered for the other completions of its problem."""
@@ -141,6 +157,8 @@ class MathVerifier:
                 or same_spelling(gold.text, whole) is not None
             ):
                 return Extraction(whole, "whole", 0)
+            if is_letter(gold.text) and (letter := stated_letter(completion)) is not None:
+                return Extraction(letter, "option", 0)
         return found
 
     def _mark(self, item: Item) -> Verdict | Open:

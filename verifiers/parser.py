@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from .cursor import Cursor
+from .enclosed import Enclosed
 from .lexer import Token
 from .limits import TooLarge, Unreadable
-from .literals import ZERO, degrees, going_on, negative, number, residue, scaled
-from .matrices import determinant
+from .literals import ZERO, barred, degrees, going_on, negative, number, residue, scaled
 from .tree import (
     Binary,
     Call,
     Constant,
-    Group,
-    Matrix,
+    Measure,
     Node,
     Number,
     Percent,
@@ -37,15 +35,8 @@ MOD = Token("op", "mod")
 ORDINALS = frozenset(("th", "st", "nd", "rd"))
 
 
-class Parser(Cursor):
+class Parser(Enclosed):
     """One pass over the tokens of a text; `stepmark.verifiers.reading` adds lists and relations."""
-
-    def items(self) -> tuple[Node, ...]:
-        """Values between commas; overridden where relations are allowed."""
-        found = [self.expression()]
-        while self.accept(","):
-            found.append(self.expression())
-        return tuple(found)
 
     def expression(self) -> Node:
         """Terms joined by plus, minus, plus-minus."""
@@ -100,16 +91,6 @@ class Parser(Cursor):
                 if isinstance(left.left, Text) or isinstance(left.right, Text):
                     raise Unreadable("words inside an expression")
 
-    def modulus(self) -> Node:
-        r"""What follows a residue: ``\pmod{7}``, ``(mod 7)``."""
-        if self.accept("pmod"):
-            return self.argument()
-        self.take()
-        self.take()
-        value = self.expression()
-        self.expect(")")
-        return value
-
     def starts_factor(self) -> bool:
         """Whether the next token can begin a factor that is multiplied without a sign."""
         token = self.next
@@ -160,7 +141,7 @@ class Parser(Cursor):
                 value = Percent(value)
             elif name == "deg":
                 self.take()
-                value = degrees(value) if self.trig else value
+                value = self.degrees(value)
             elif name == "_":
                 self.take()
                 value = self.subscript(value)
@@ -174,12 +155,12 @@ class Parser(Cursor):
     def power(self, base: Node) -> Node:
         """The base under its exponent; a raised degree sign or ordinal ending is no exponent."""
         if self.accept("deg"):
-            return degrees(base) if self.trig else base
+            return self.degrees(base)
         if self.is_op("{") and self.peek(2).text == "}":
             inner = self.peek()
             if inner.text == "deg" or inner.text in ORDINALS or inner.text == "'":
                 self.at += 3
-                return degrees(base) if inner.text == "deg" and self.trig else base
+                return self.degrees(base) if inner.text == "deg" else base
         if self.next.kind == "text" and self.next.text in ORDINALS:
             self.take()
             return base
@@ -187,6 +168,14 @@ class Parser(Cursor):
         while self.accept("^"):  # a^b^c, right to left
             exponent = Binary("^", exponent, self.argument())
         return Binary("^", base, exponent)
+
+    def degrees(self, value: Node) -> Node:
+        """An angle: in radians under sin, cos ...; elsewhere a measure, of heat beside C or F."""
+        if self.trig:
+            return degrees(value)
+        if self.next.kind == "sym" and self.next.text in ("C", "F"):
+            return Measure(value, f"degree {self.take().text}")
+        return Measure(value, "degree")
 
     def argument(self) -> Node:
         """What stands under a radical or in an exponent: braces, brackets or one piece."""
@@ -252,8 +241,8 @@ class Parser(Cursor):
         if letter == ("sym", "e", False) or letter == ("sym", "E", False):
             signed = after.kind == "op" and after.text in "+-"
             digits = self.peek(2) if signed else after
-            # "2e-1" is 2e - 1; what no mathematician writes so is an exponent: 1e-3, 2.5e-1, 3E2.
-            marked = letter.text == "E" or "." in token.text or token.text == "1"
+            # "2e-1" is 2e - 1; what no mathematician writes so is an exponent: 1e-3, 2.5e-1, 3e8.
+            marked = not signed or letter.text == "E" or "." in token.text or token.text == "1"
             if digits.kind == "num" and digits.text.isdecimal() and not digits.spaced and marked:
                 if len(digits.text) > 3:
                     raise TooLarge(f"the exponent {digits.text[:20]}")
@@ -311,24 +300,12 @@ class Parser(Cursor):
         self.trig += name in TRIG
         args = self.arguments(name)
         self.trig -= name in TRIG
+        if name in ("overline", "bar"):
+            return barred(args[0])
         if exponent == Number(Fraction(-1)) or exponent == negative(Number(Fraction(1))):
             name, exponent = f"arc{name}", None
         value = Call(name, args if degree is None else (*args, degree))
         return value if exponent is None else Binary("^", value, exponent)
-
-    def limit(self) -> Node:
-        r"""``\lim_{x \to a}`` of the term that follows."""
-        self.expect("_")
-        self.expect("{")
-        variable = self.primary()
-        self.expect("to")
-        point = self.expression()
-        while self.accept("+", "-", "^"):
-            pass
-        self.expect("}")
-        if not isinstance(variable, Symbol):
-            raise Unreadable("a limit without a variable")
-        return Call("lim", (self.term(), variable, point))
 
     def arguments(self, name: str) -> tuple[Node, ...]:
         """The values a function is applied to."""
@@ -343,60 +320,3 @@ class Parser(Cursor):
         while self.starts_factor() and self.next.kind not in ("fn",) and not self.is_op("("):
             value = Binary("*", value, self.factor())
         return (value,)
-
-    def bracketed(self, opening: str) -> Node:
-        """What stands between brackets of any kind."""
-        self.enter()
-        bars, self.bars = self.bars, self.bars + 1 if opening == "|" else 0
-        try:
-            return self.inside(opening)
-        finally:
-            self.bars = bars
-            self.leave()
-
-    def inside(self, opening: str) -> Node:
-        """`bracketed`, after the count of nesting."""
-        pairs = {"lfloor": ("rfloor", "floor"), "lceil": ("rceil", "ceil"), "|": ("|", "abs")}
-        if opening in pairs:
-            closing, name = pairs[opening]
-            value = self.expression()
-            self.expect(closing)
-            return Call(name, (value,))
-        if opening not in ("(", "[", "{", "{{", "<<"):
-            raise Unreadable(f"{opening!r} where a value belongs")
-        if opening == "{{" and self.accept("}}"):
-            return Constant("emptyset")
-        items = self.items()
-        if opening == "{" and self.accept("choose"):
-            items = (Call("binomial", (items[0], self.expression())),)
-        closing = self.expect(*{"{": ("}",), "{{": ("}}",), "<<": (">>",)}.get(opening, (")", "]")))
-        if len(items) == 1 and opening in ("(", "{") and closing in (")", "}"):
-            return items[0]
-        return Group({"{": "", "{{": "{}", "<<": "()"}.get(opening, opening + closing), items)
-
-    def matrix(self, name: str) -> Node:
-        """Rows between ``begin`` and ``end``; of equal length, or refused."""
-        if name == "array" and self.accept("{"):
-            while not self.accept("}"):
-                if self.take().kind == "end":
-                    raise Unreadable("an array that is never closed")
-        self.enter()
-        rows: list[tuple[Node, ...]] = []
-        row: list[Node] = []
-        while self.next.kind != "end":
-            if self.accept("\\\\"):
-                rows, row = [*rows, tuple(row)] if row else rows, []
-            elif not self.accept("&", ","):
-                row.append(self.items()[0])
-        closing = self.take()
-        if closing.kind != "end" or closing.text != name:
-            raise Unreadable(f"\\begin{{{name}}} that is never closed")
-        rows = [*rows, tuple(row)] if row else rows
-        self.leave()
-        if not rows or len({len(row) for row in rows}) != 1:
-            raise Unreadable("a matrix whose rows differ in length")
-        if name == "cases":
-            return Group("", tuple(node for row in rows for node in row))
-        if name == "vmatrix":
-            return determinant(rows)
-        return Matrix(tuple(rows))

@@ -10,7 +10,19 @@ from .limits import TooLarge, Unreadable
 from .literals import number
 from .numbers import WORD_NUMBERS, read_number
 from .parser import Parser
-from .tree import Binary, Constant, Group, Measure, Node, Percent, Relation, Symbol, Text, Union
+from .tree import (
+    Binary,
+    Constant,
+    Group,
+    Labelled,
+    Measure,
+    Node,
+    Percent,
+    Relation,
+    Symbol,
+    Text,
+    Union,
+)
 from .units import normal_unit
 
 __all__ = ["fold", "parse", "spelled", "text_key"]
@@ -19,6 +31,13 @@ RELATIONS = ("=", "<", ">", "<=", ">=", "!=", "~=", "in")
 SETS = {"cup": "|", "cap": "&", "setminus": "\\"}
 MAX_ITEMS = 200
 _PROSE = re.compile(r"\\(?:text|textbf|mathrm|mbox|textit)\s*\{([^{}]*)\}")
+_INTRODUCED = re.compile(r"\s*(?:[A-Za-z]{2,20}[ ,:]{1,3}){1,6}\$([^$]{1,500})\$\s*\.?\s*")
+"""Words before one formula: "Answer $ 9 $", "Special matrix: $...$"."""
+_OPTION = re.compile(
+    r"(?:\\(?:text|textbf|textit|mathrm|mathbf|mathsf)\s*\{\s*\(([A-J])\)\s*\}|\(([A-J])\)(?=[\s:\\~]))"
+    r"(?:[\s:~]|\\[ ,;:!]|\\q?quad)*((?![-+*/^=<>])\S.*)",
+    re.DOTALL,
+)
 _SPACING = re.compile(r"\\(?:left|right|displaystyle|[,;:! ])|(?<![\\])\$|\s+")
 _DIGIT = re.compile(r"(?<![\^-])\d")
 _WORD = re.compile(r"[A-Za-zÀ-ɏ一-鿿]{2,}")
@@ -122,6 +141,8 @@ class Reader(Parser):
             while self.next.kind in ("text", "sym"):
                 words.append(self.take().text)
             return Text(fold(" ".join(words)))
+        if isinstance(value, Measure) and unit:  # 20^\\circ\\text{C}
+            return Measure(value.value, normal_unit(f"{value.unit} {unit}"))
         return Measure(value, normal_unit(unit)) if unit else value
 
     def unit(self) -> str:
@@ -162,12 +183,16 @@ def parse(text: str) -> Node:
     cleaned = clean(text)
     if not cleaned:
         raise Unreadable("nothing")
+    if (option := _OPTION.fullmatch(cleaned)) is not None:
+        return Labelled(option.group(1) or option.group(2), parse(option.group(3)))
     words = fold(cleaned)
     if words.lower() in WORD_NUMBERS:
         return number(str(WORD_NUMBERS[words.lower()]))
     try:
         return _whole(cleaned)
     except Unreadable:
+        if (introduced := _INTRODUCED.fullmatch(text)) is not None:
+            return parse(introduced.group(1))
         if is_words(cleaned):
             return Text(words)
         raise

@@ -55,7 +55,8 @@ def is_set(node: Node) -> bool:
         case Group("", items):
             return len(items) > 1 and all(is_inequality(item) for item in items)
         case Relation(ops, _):
-            return ops == ("in",) or is_inequality(node)
+            finite = isinstance(node.parts[-1], Group) and node.parts[-1].brackets == "{}"
+            return (ops == ("in",) and not finite) or is_inequality(node)
     return False
 
 

@@ -6,8 +6,27 @@ import re
 
 from .reading import fold
 
-__all__ = ["same_spelling"]
+__all__ = ["plain_words", "same_spelling"]
 
+_MONTHS = {
+    name[:3]: name
+    for name in [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ]
+}
+NOTHING = "no solution"
+_NOTHING = frozenset(["no solution", "no real solution", "none", "empty set", "no such number"])
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*(?:([ap])\.?\s?m\.?)?")
 _COMMA = re.compile(r"([-−]?\d+),(\d\d)")
 _POINT = re.compile(r"([-−]?\d+)\.(\d\d)")
@@ -32,14 +51,41 @@ def same_spelling(left: str, right: str) -> str | None:
         comma, point = _COMMA.fullmatch(one.strip(" $")), _POINT.fullmatch(other.strip(" $"))
         if comma and point and comma.groups() == point.groups():
             return "decimal comma"
+    dates = [_date(text) for text in (left, right)]
+    if dates[0] is not None and dates[0] == dates[1]:
+        return "date"
     a, b = _clock(left), _clock(right)
     if a is None or b is None:
         return None
     half_day = 12 * 3600
     seconds, named = zip(a, b, strict=True)
-    if all(named) or max(seconds) >= half_day + 3600:
+    plain = [second for second, own in zip(seconds, named, strict=True) if not own]
+    if all(named) or any(second >= half_day + 3600 for second in plain):
         return "clock" if seconds[0] == seconds[1] else None
     return "clock" if seconds[0] % half_day == seconds[1] % half_day else None
+
+
+def plain_words(words: str) -> str:
+    """Words without what does not change their sense: hyphens, articles, the s of a plural.
+
+    >>> plain_words("no solutions") == plain_words("no solution")
+    True
+    """
+    parts = [part for part in words.replace("-", " ").split() if part not in ("the", "a", "an")]
+    plain = " ".join(part.removesuffix("s") if len(part) > 3 else part for part in parts)
+    return NOTHING if plain in _NOTHING else plain
+
+
+def _date(text: str) -> tuple[str, ...] | None:
+    """Month, day and, where there is one, year."""
+    words = re.sub(r"[,.]|(?<=\d)(?:st|nd|rd|th)\b|\bof\b|\bthe\b", " ", fold(text)).split()
+    months = [word for word in words if word[:3] in _MONTHS and _MONTHS[word[:3]].startswith(word)]
+    numbers = [word for word in words if word.isdecimal()]
+    if len(months) != 1 or len(months) + len(numbers) != len(words) or not 1 <= len(numbers) <= 2:
+        return None
+    days = [word for word in numbers if len(word) <= 2]
+    years = [word for word in numbers if len(word) == 4]
+    return (months[0][:3], *days, *years) if len(days) + len(years) == len(numbers) else None
 
 
 def _clock(text: str) -> tuple[int, bool] | None:

@@ -13,6 +13,7 @@ from .tree import (
     Group,
     Measure,
     Node,
+    Number,
     Percent,
     PlusMinus,
     Relation,
@@ -26,6 +27,7 @@ __all__ = [
     "is_name",
     "is_ratio",
     "matched",
+    "quotient",
     "relation_of",
     "spread",
     "target",
@@ -55,6 +57,25 @@ def is_ratio(node: Node) -> bool:
     return isinstance(node, Relation) and node.ops[0] == ":"
 
 
+def is_clock(relation: Relation) -> bool:
+    """Whether a ratio may be a time, which is never up to a factor: 12:00, 3:30."""
+    _, *rest = relation.parts
+    return any(
+        isinstance(part, Number) and (part.value == 0 or 10 <= part.value < 60) for part in rest
+    ) or not all(isinstance(part, Number) and part.value for part in relation.parts)
+
+
+def quotient(left: Node, right: Node) -> tuple[Node, Node] | None:
+    """A ratio of two numbers beside a number: 2:3 is 2/3."""
+    ratio, other = (left, right) if is_ratio(left) else (right, left)
+    if not isinstance(ratio, Relation) or isinstance(other, Relation) or len(ratio.parts) != 2:
+        return None
+    if is_clock(ratio):
+        return None
+    value = Binary("/", *ratio.parts)
+    return (value, other) if ratio is left else (other, value)
+
+
 def is_chain(relation: Relation) -> bool:
     """Whether a relation is a name and what it equals, step by step: z = 3 + 3 = 6."""
     return is_name(relation.parts[0]) and all(op == "=" for op in relation.ops)
@@ -81,7 +102,12 @@ def relation_of(left: Relation, right: Relation, compare: Compare) -> Comparison
     if is_ratio(left) and is_ratio(right):
         if len(left.parts) != len(right.parts):
             return no("ratio")
-        # Not up to a factor: 12:00 and 1:00 are times.
+        if not (is_clock(left) or is_clock(right)):
+            pairs = [
+                (Binary("*", left.parts[0], y), Binary("*", right.parts[0], x))
+                for x, y in zip(left.parts[1:], right.parts[1:], strict=True)
+            ]
+            return every([compare(x, y) for x, y in pairs], "ratio up to a factor")
         pairs = zip(left.parts, right.parts, strict=True)
         return every([compare(x, y) for x, y in pairs], "ratio")
     if is_chain(left) and is_chain(right) and len(left.ops) + len(right.ops) > 2:

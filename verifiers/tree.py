@@ -15,6 +15,7 @@ __all__ = [
     "Call",
     "Constant",
     "Group",
+    "Labelled",
     "Matrix",
     "Measure",
     "Node",
@@ -126,6 +127,14 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
+class Labelled:
+    r"""An option with what it says: ``\\textbf{(B)}\\ 12``."""
+
+    letter: str
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """Words, folded to lower case; one letter is a choice and keeps its case."""
 
@@ -145,5 +154,6 @@ Node = (
     | Union
     | Matrix
     | Relation
+    | Labelled
     | Text
 )
