@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stepmark.errors import ConfigError, VerifierError
 from stepmark.protocols import OutcomeVerifier
 from stepmark.types import Item, Marked, Rollout, Status, Verdict
+from stepmark.verifiers import weighted_total
 
 __all__ = ["Reward", "check_errors"]
 
@@ -34,20 +35,14 @@ class Reward:
     def mark(self, rollouts: Sequence[Rollout], key: str) -> list[Verdict]:
         """What one verifier says of these rollouts."""
         verifier = next(verifier for verifier, _ in self.terms if verifier.key == key)
-        items = [Item(r.prompt.problem, r.text, r.prompt.text) for r in rollouts]
+        items = [Item(r.prompt.problem, r.text, r.prompt.text, len(r.ids)) for r in rollouts]
         return list(verifier(items))
 
     def total(self, verdicts: Mapping[str, Verdict]) -> float | None:
         """The weighted sum of the scores, unitless; None when a score with a weight is missing."""
-        total = 0.0
-        for verifier, weight in self.terms:
-            score = verdicts[verifier.key].score
-            if weight == 0:
-                continue
-            if score is None:
-                return None
-            total += weight * score
-        return total
+        return weighted_total(
+            (weight, verdicts[verifier.key].score) for verifier, weight in self.terms
+        )
 
 
 def check_errors(groups: Sequence[tuple[Marked, ...]], largest_share: float, step: int) -> None:

@@ -7,18 +7,16 @@ from typing import ClassVar
 
 from stepmark.types import Item, Reason, Verdict
 
-from .extract import extract
-from .policy import STRICT, Policy
 from .reading import fold, text_key
 from .settings import PolicyName
-from .shipped import ShippedVerifier, gold_of
+from .shipped import ShippedVerifier, answer_of, gold_of
 
 __all__ = ["ExactVerifier", "exact"]
 
 
 @dataclass(frozen=True)
 class ExactVerifier(ShippedVerifier):
-    r"""Marks completions by normalised text: spacing, dollars and letter case of words do not count.
+    r"""Marks completions by text alone: spacing, dollars and the case of words do not count.
 
     Nothing is read as mathematics: ``0.5`` is not ``1/2``. For golds that are words, codes or
     formulas that must be written as they are.
@@ -48,7 +46,7 @@ class ExactVerifier(ShippedVerifier):
         gold = gold_of(item)
         if gold is None or gold.text is None:
             return Verdict.abstained(Reason.GOLD_MISSING)
-        found = extract(item.completion, policy=STRICT if self.strict else Policy.of(self.policy))
+        found = answer_of(item.completion, "strict" if self.strict else self.policy)
         if found.text is None:
             return Verdict.marked(0, Reason.NO_ANSWER, gold=gold.text, method=found.method)
         same = text_key(found.text) == text_key(gold.text) or _words(found.text) == _words(

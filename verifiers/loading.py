@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import inspect
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stepmark.errors import ConfigError, UnknownNameError
+from stepmark.errors import ConfigError, UnknownNameError, did_you_mean
 from stepmark.protocols import OutcomeVerifier
 from stepmark.registry import Reference
 
 from .functions import DEADLINE_S, GIVEN, from_function, registry
 
-__all__ = ["load_verifier", "remember", "remembered", "verifier"]
+__all__ = ["load_verifier", "register", "remember", "remembered"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = "stepmark.toml"
+FILES = re.compile(r"(?<=[(,*\s])[^\s(),*?&=]+\.py(?=:)")
+"""Files that the parts of a combination name: ``all(checks.py:units, math)``."""
 
 
-def verifier(name: str) -> Callable[[F], F]:
+def register(name: str) -> Callable[[F], F]:
     """Decorator that makes a function or a class known as a verifier under a name.
 
-    >>> @verifier("shout")
+    The name is known in this process; for all of them, name the file (``checks.py:shout``), use
+    `remember`, or declare an entry point of the group ``stepmark.verifiers`` in a package.
+
+    Raises:
+        ConfigError: another object already has that name.
+
+    >>> @register("shout")
     ... def shout(completion): return completion.isupper()
     >>> load_verifier("shout").columns
     frozenset()
@@ -39,8 +48,8 @@ def load_verifier(
 
     Args:
         reference: ``math``, ``math?units=require``, ``{name = "math", units = "require"}``,
-            ``package.module:function``, ``file.py:function``, a name remembered in
-            ``./stepmark.toml``, a function, a class, or a verifier.
+            ``all(math, format)``, ``package.module:function``, ``file.py:function``, a name
+            remembered in ``./stepmark.toml``, a function, a class, or a verifier.
 
     Raises:
         UnknownNameError: nothing is known under that name.
@@ -117,10 +126,14 @@ def _call(factory: Callable[..., Any], settings: dict[str, Any], wanted: Referen
     try:
         inspect.signature(factory).bind(**settings)
     except TypeError as error:
-        takes = ", ".join(inspect.signature(factory).parameters) or "none"
-        raise ConfigError(
-            f"The verifier {wanted.name!r} with {settings}: {error}. Its settings: {takes}."
-        ) from error
+        known = list(inspect.signature(factory).parameters)
+        unknown = next((name for name in settings if name not in known), "")
+        said = [
+            f"The verifier {wanted.name!r} with {settings}: {error}.",
+            did_you_mean(unknown, known),
+            f"Its settings: {', '.join(known) or 'none'}.",
+        ]
+        raise ConfigError(" ".join(filter(None, said))) from error
     return factory(**settings)
 
 
@@ -154,10 +167,17 @@ def remembered(folder: Path) -> dict[str, str]:
 
 
 def _from_folder(reference: str, folder: Path) -> str:
+    return _refiled(reference, lambda place: str((folder / Path(place).expanduser()).resolve()))
+
+
+def _refiled(reference: str, named: Callable[[str], str]) -> str:
+    """A reference with its file, or those of its parts, named in another way."""
+    if "of" in Reference.parse(reference).settings:
+        return FILES.sub(lambda match: named(match.group()), reference)
     name, question, query = reference.partition("?")
     place, colon, attr = name.rpartition(":")
     if colon and place.endswith(".py"):
-        name = f"{(folder / Path(place).expanduser()).resolve()}:{attr}"
+        name = f"{named(place)}:{attr}"
     return f"{name}{question}{query}"
 
 
@@ -194,10 +214,8 @@ def remember(name: str, reference: str, folder: Path | str = ".") -> Path:
 
 
 def _relative(reference: str, folder: Path) -> str:
-    name, question, query = reference.partition("?")
-    place, colon, attr = name.rpartition(":")
-    if colon and place.endswith(".py"):
+    def named(place: str) -> str:
         full = Path(place).expanduser().resolve()
-        place = full.relative_to(folder).as_posix() if full.is_relative_to(folder) else str(full)
-        name = f"{place}:{attr}"
-    return f"{name}{question}{query}"
+        return full.relative_to(folder).as_posix() if full.is_relative_to(folder) else str(full)
+
+    return _refiled(reference, named)

@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -25,6 +26,8 @@ __all__ = ["Entry", "Reference", "Registry", "load_file"]
 
 T = TypeVar("T")
 
+FORMULA = re.compile(r"\s*([A-Za-z][\w-]*)\(")
+"""A name with its parts in brackets: ``all(math, format)``."""
 FILE_MODULE = "stepmark_file_"
 """How the names of modules from files begin; a digest of path and content follows."""
 
@@ -41,18 +44,22 @@ class Reference:
         """The reference that a string or a table means.
 
         A string is ``name?key=value&key=value``; values are read as TOML where they are TOML and
-        as plain strings otherwise. A table is ``{name = "math", units = "require"}``.
+        as plain strings otherwise. A table is ``{name = "math", units = "require"}``. What stands
+        in brackets after a name is the list ``of`` its parts, each a reference: ``all(math,
+        format?one_box=true)`` is ``{name = "all", of = ["math", "format?one_box=true"]}``.
 
         Raises:
-            ConfigError: no name, or a setting without ``=``.
+            ConfigError: no name, a setting without ``=``, or a bracket that is not closed.
 
         >>> Reference.parse("math?units=require&digits=4")
         Reference(name='math', settings={'units': 'require', 'digits': 4})
+        >>> str(Reference.parse("first(choice, all(math?strict=true, format))"))
+        'first(choice, all(math?strict=true, format))'
         """
         if isinstance(text, Reference):
             return text
         if isinstance(text, str):
-            name, _, query = text.partition("?")
+            name, parts, query = _taken_apart(text)
             pairs = [pair.partition("=") for pair in query.split("&") if pair]
             if bad := next((key for key, equals, _ in pairs if not equals or not key), None):
                 raise ConfigError(
@@ -60,6 +67,7 @@ class Reference:
                     "Settings are written name?key=value&key=value."
                 )
             settings = {key: toml_value(value) for key, _, value in pairs}
+            settings |= {} if parts is None else {"of": parts}
         else:
             settings = dict(text)
             name = settings.pop("name", "")
@@ -70,8 +78,48 @@ class Reference:
         return cls(name, settings)
 
     def __str__(self) -> str:
-        query = "&".join(f"{key}={value}" for key, value in self.settings.items())
-        return f"{self.name}?{query}" if query else self.name
+        settings, parts = dict(self.settings), self.settings.get("of")
+        inside = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+        name = f"{self.name}({', '.join(settings.pop('of'))})" if inside else self.name
+        query = "&".join(f"{key}={_spelled(value)}" for key, value in settings.items())
+        return f"{name}?{query}" if query else name
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _taken_apart(text: str) -> tuple[str, list[str] | None, str]:
+    """The name, the parts in brackets after it (None without brackets), and the settings."""
+    head = FORMULA.match(text)
+    if head is None:
+        name, _, query = text.partition("?")
+        return name, None, query
+    depth, quote, start, parts = 0, "", head.end(), list[str]()
+    for index in range(head.end(), len(text)):
+        char = text[index]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}" and depth:
+            depth -= 1
+        elif char in ",)" and not depth:
+            parts.append(text[start:index].strip())
+            start = index + 1
+            if char == ")":
+                break
+    else:
+        raise ConfigError(
+            f"The bracket in {text!r} is not closed. Write name(part, part), "
+            "such as all(math, format)."
+        )
+    rest = text[start:].strip()
+    if rest and not rest.startswith("?"):
+        raise ConfigError(f"After the bracket of {text!r} stands {rest!r}; only ?key=value may.")
+    return head.group(1), [part for part in parts if part], rest[1:]
 
 
 def toml_value(text: str) -> Any:

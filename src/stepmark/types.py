@@ -236,6 +236,8 @@ class Item:
     completion: str
     prompt: str = ""
     """The rendered prompt, for verifiers that ask for it by name."""
+    tokens: int | None = None
+    """How many tokens were sampled; None for a text of which only the characters are known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ def wants(completion, colour):
     return True
 """
 NAMED = """
-from stepmark.verifiers import verifier
+from stepmark.verifiers import register
 
-@verifier("decorated")
+@register("decorated")
 def decorated(completion):
     return True
 """

@@ -19,9 +19,9 @@ from stepmark.verifiers import (
     close_workers,
     from_function,
     load_verifier,
+    register,
     registry,
     remember,
-    verifier,
     verify,
 )
 
@@ -270,7 +270,7 @@ def test_classes_and_factories_are_called_with_the_settings(file: str) -> None:
 
 
 def test_all_four_registrations_lead_to_the_same_function(file: str) -> None:
-    @verifier("test-always")
+    @register("test-always")
     def decorated(completion: str, gold: str) -> bool:
         return always(completion, gold)
 
@@ -307,7 +307,7 @@ def test_a_local_function_runs_here_with_one_warning(caplog: pytest.LogCaptureFi
 
 def test_unknown_names_are_answered_with_the_nearest(file: str) -> None:
     remember("mine", f"{file}:units")
-    with pytest.raises(UnknownNameError, match=r"Did you mean 'math'.*exact, math, mine"):
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'math'.*length, math, math-verify, mine"):
         load_verifier("mth")
     with pytest.raises(UnknownNameError, match="Did you mean 'units'"):
         load_verifier(f"{file}:unit")

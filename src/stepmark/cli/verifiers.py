@@ -115,7 +115,7 @@ def add(
 
 
 def describe(judge: Any) -> dict[str, Any]:
-    """The docstring of a verifier, and its settings with the values that they have if not set."""
+    """The docstring of a verifier, or of its class, and its settings with their defaults."""
     function = getattr(judge, "function", None)
     if function is not None:
         optional = {
@@ -124,20 +124,22 @@ def describe(judge: Any) -> dict[str, Any]:
             if parameter.default is not parameter.empty
         }
         return {"settings": optional, "doc": inspect.getdoc(function) or ""}
-    parameters = inspect.signature(type(judge)).parameters.values()
+    kind = judge if isinstance(judge, type) else type(judge)
+    parameters = inspect.signature(kind).parameters.values()
     named = (
         item for item in parameters if item.kind not in (item.VAR_KEYWORD, item.VAR_POSITIONAL)
     )
     settings = {item.name: None if item.default is item.empty else item.default for item in named}
-    return {"settings": settings, "doc": inspect.getdoc(type(judge)) or ""}
+    return {"settings": settings, "doc": inspect.getdoc(kind) or ""}
 
 
 def _row(name: str) -> dict[str, Any]:
     """What `describe` says; a verifier of another package that cannot be loaded says why."""
-    from stepmark.verifiers import load_verifier
+    from stepmark.verifiers import load_verifier, registry
 
     try:
-        return describe(load_verifier(name))
+        target = registry.load(name) if name in registry.entries() else None
+        return describe(target if isinstance(target, type) else load_verifier(name))
     except Error as error:
         return {"settings": {}, "doc": "", "error": str(error)}
 

@@ -103,7 +103,8 @@ class Sample:
     def to_item(self) -> Item:
         """What a verifier is asked to mark."""
         problem = Problem(self.id, self.problem, self.gold, meta=self.meta)
-        return Item(problem, self.completion, self.prompt)
+        tokens = None if self.ids is None else len(self.ids)
+        return Item(problem, self.completion, self.prompt, tokens)
 
 
 class SampleStore:
