@@ -109,6 +109,18 @@ def test_without_a_gold_column_the_columns_are_named() -> None:
     assert reward(f"{CHECKS}:shouts")(prompts=["?"] * 2, completions=["A", "a"]) == [1.0, 0.0]
 
 
+def test_sampled_tokens_are_counted_for_verifiers_of_length() -> None:
+    mark = reward("length?max_length=4&cache=2")
+    ids = [[1, 2], [1, 2, 3], [1, 2, 3, 4]]
+    assert mark(prompts=TEXTS, completions=TEXTS, completion_ids=ids) == [1.0, 0.5, 0.0]
+
+
+def test_several_verifiers_make_one_reward_and_a_missing_score_is_missing() -> None:
+    mark = reward("sum(0.8*math, 0.2*format)", gold="solution")
+    assert call(mark, [r"\boxed{5}", "5"], solution=["5", "5"]) == [1.0, 0.8]
+    assert call(mark, [r"\boxed{5}", "5"], solution=["5", None]) == [1.0, None]
+
+
 def test_a_missing_column_of_the_verifier_is_named() -> None:
     with pytest.raises(ConfigError, match=r"'mass'.*Columns: solution, unit"):
         call(reward(f"{CHECKS}:asks", gold="solution"))
@@ -201,9 +213,9 @@ def test_a_pickled_reward_works_in_another_process_and_folder(
 def test_a_name_of_the_folder_travels_with_a_pickle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "stepmark.toml").write_text(f"[verifiers]\nlength = '{CHECKS}:units'\n")
+    (tmp_path / "stepmark.toml").write_text(f"[verifiers]\nruler = '{CHECKS}:units'\n")
     monkeypatch.chdir(tmp_path)
-    stored = pickle.dumps(reward("length?digits=5", gold="solution"))
+    stored = pickle.dumps(reward("ruler?digits=5", gold="solution"))
     monkeypatch.chdir(tmp_path.parent)
     assert call(pickle.loads(stored), ["5"]) == [0.5]
 

@@ -28,6 +28,8 @@ class Row(NamedTuple):
     columns: Mapping[str, Any]
     question: str = ""
     prompt: str = ""
+    tokens: int | None = None
+    """How many tokens were sampled, where the trainer says so."""
 
 
 class Marker:
@@ -99,4 +101,4 @@ def _item(row: Row) -> Item | Verdict:
         task=str(columns.get("task", "")),
         meta=dict(columns),
     )
-    return Item(problem, row.completion, row.prompt)
+    return Item(problem, row.completion, row.prompt, row.tokens)

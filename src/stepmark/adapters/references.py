@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from stepmark.protocols import OutcomeVerifier
 from stepmark.registry import Reference
 from stepmark.verifiers import registry, remembered
+from stepmark.verifiers.combine import WEIGHTED
 from stepmark.verifiers.functions import FunctionVerifier
 
 __all__ = ["VerifierLike", "by_origin", "portable", "short_name"]
@@ -18,10 +19,15 @@ VerifierLike = str | Mapping[str, Any] | Reference | Callable[..., Any] | Outcom
 """What `stepmark.verifiers.load_verifier` takes."""
 
 
+@overload
+def portable(reference: str | Mapping[str, Any] | Reference) -> Reference: ...
+@overload
+def portable(reference: VerifierLike) -> VerifierLike: ...
 def portable(reference: VerifierLike) -> VerifierLike:
-    """The reference with its file named from the root, and names of ``./stepmark.toml`` resolved.
+    """The reference with its files named from the root, and names of ``./stepmark.toml`` resolved.
 
-    Verifier objects and functions come back as they are.
+    The same is done to the parts of a combination, which become tables. Verifier objects and
+    functions come back as they are.
 
     Raises:
         ConfigError: ``./stepmark.toml`` cannot be read, or the reference names nothing.
@@ -37,7 +43,24 @@ def portable(reference: VerifierLike) -> VerifierLike:
     if colon and place.endswith(".py"):
         full = Path(place).expanduser().resolve()
         wanted = Reference(f"{full}:{attribute}", wanted.settings)
+    parts = wanted.settings.get("of")
+    if isinstance(parts, Mapping):
+        parts = list(parts.items())
+    if isinstance(parts, list | tuple):
+        wanted = Reference(wanted.name, {**wanted.settings, "of": [_part(part) for part in parts]})
     return wanted
+
+
+def _part(part: Any) -> Any:
+    """A part of a combination as a table that is portable; its weight stands in the table."""
+    inner, weight = part if isinstance(part, tuple) else (part, None)
+    if isinstance(inner, str) and (match := WEIGHTED.fullmatch(inner)) is not None:
+        inner, weight = match.group(2), float(match.group(1))
+    found = portable(inner)
+    if not isinstance(found, Reference):
+        return part
+    table = {"name": found.name, **found.settings}
+    return table if weight is None else {**table, "weight": weight}
 
 
 def by_origin(verifier: FunctionVerifier) -> Reference | None:

@@ -125,6 +125,8 @@ class _TrlReward:
             and len(values) == len(completions)
         }
         gold = self._gold_column(columns)
+        ids = given.get("completion_ids") or []
+        counts = [len(tokens) for tokens in ids] or [None] * len(completions)
         rows: list[Row] = []
         for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
             cells = {name: values[index] for name, values in columns.items()}
@@ -135,6 +137,7 @@ class _TrlReward:
                     cells,
                     question_text(prompt),
                     prompt_text(prompt),
+                    counts[index],
                 )
             )
         return rows

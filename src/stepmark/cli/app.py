@@ -49,7 +49,7 @@ def _root(
 
 
 def _add_verbs() -> None:
-    from . import config, demo, evaluate, quickstart, train, verifiers, verify
+    from . import config, demo, evaluate, export, quickstart, train, verifiers, verify
 
     app.command("demo")(demo.demo)
     app.command("quickstart")(quickstart.quickstart)
@@ -58,6 +58,7 @@ def _add_verbs() -> None:
     app.command("train")(train.train)
     app.add_typer(evaluate.app, name="eval")
     app.add_typer(config.app, name="config")
+    app.add_typer(export.app, name="export")
 
 
 _add_verbs()
