@@ -6,11 +6,14 @@ if __name__ == "evals":
         "For another project's package named 'evals', run outside this checkout."
     )
 
+from .adjudication import Adjudication, read_adjudications
 from .compare import Comparison, compare, graded_of
+from .golds import BadGold, GoldCheck, check_golds
 from .grade import grade
+from .joining import join_golds, load_golds
 from .policy import evaluate_policy, sample_policy
-from .recorded import Columns
-from .regrade import Regrade, RegradedGroup, regrade
+from .recorded import Columns, Recorded, Recording, read_recorded
+from .regrade import Regrade, RegradedGroup, regrade, verdict_rows
 from .result import METRICS, About, EvalResult, summarise
 from .running import check_run, run, weights_hash
 from .show import show
@@ -19,17 +22,27 @@ from .table import find_runs, read_result, table, table_json, table_text
 __all__ = [
     "METRICS",
     "About",
+    "Adjudication",
+    "BadGold",
     "Columns",
     "Comparison",
     "EvalResult",
+    "GoldCheck",
+    "Recorded",
+    "Recording",
     "Regrade",
     "RegradedGroup",
+    "check_golds",
     "check_run",
     "compare",
     "evaluate_policy",
     "find_runs",
     "grade",
     "graded_of",
+    "join_golds",
+    "load_golds",
+    "read_adjudications",
+    "read_recorded",
     "read_result",
     "regrade",
     "run",
@@ -39,5 +52,6 @@ __all__ = [
     "table",
     "table_json",
     "table_text",
+    "verdict_rows",
     "weights_hash",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stepmark.errors import ConfigError
 from stepmark.protocols import OutcomeVerifier
 from stepmark.report.markdown import markdown_table
 from stepmark.report.numbers import count, percent
@@ -15,13 +16,13 @@ from stepmark.store import append_rows, publish, write_json
 from stepmark.types import Verdict
 from stepmark.verifiers import check_columns
 
-from .grade import AT_ONCE, check_error_share, mark
-from .recorded import Columns, Recorded, Recording, read_recorded
+from .adjudication import Adjudicated, Adjudication, adjudicate
+from .marked import MarkedRow, Square, disagreements, square, statuses
+from .marking import KIND, Job, Progress, digest_of, is_result, workplace
+from .recorded import Columns, Recording, read_recorded
 from .result import About, EvalResult, summarise
 
-__all__ = ["Regrade", "RegradedGroup", "regrade"]
-
-KIND = "regrade"
+__all__ = ["Regrade", "RegradedGroup", "regrade", "verdict_rows"]
 
 OURS = (
     "n",
@@ -89,6 +90,16 @@ class Regrade:
     rejects: int
     """Rows that could not be used; they stand in ``rejects.jsonl``."""
     announcement: str
+    label: str = "recorded"
+    """What we are compared with: a column, another verifier."""
+    digest: str = ""
+    """Of all that was marked."""
+    against: str | None = None
+    """Key of the verifier that stands in place of the label."""
+    adjudicated: Adjudicated | None = None
+    before: tuple[tuple[str, int, int], ...] = ()
+    """The 2 x 2 table before the adjudications; empty without."""
+    rows: tuple[MarkedRow, ...] = field(default=(), repr=False)
 
     @property
     def disagreements(self) -> int:
@@ -97,16 +108,36 @@ class Regrade:
 
     def to_row(self) -> dict[str, Any]:
         """The content of ``summary.json``."""
-        return {
+        found: dict[str, Any] = {
             "kind": KIND,
             "source": Path(self.source).name,
+            "digest": self.digest,
             "verifier": self.verifier,
+            "against": self.against,
+            "label": self.label,
             "columns": self.announcement,
             "rows": sum(group.rows for group in self.groups),
             "rejects": self.rejects,
+            "statuses": statuses(self.rows),
             "disagreements": self.disagreements,
+            "kinds": dict(Counter(row.kind for row in self.rows if row.kind)),
+            "square": [list(line) for line in self.square],
             "groups": [group.to_row() for group in self.groups],
         }
+        if self.adjudicated is not None:
+            found["adjudicated"] = {
+                "rows": self.adjudicated.rows,
+                "unsure": self.adjudicated.unsure,
+                "unknown": self.adjudicated.unknown,
+                "changed": len(self.adjudicated.changes),
+                "square_before": [list(line) for line in self.before],
+            }
+        return found
+
+    @property
+    def square(self) -> Square:
+        """The 2 x 2 table of labels and verdicts; empty where there are no labels."""
+        return square(self.rows)
 
     def table(self) -> str:
         """The groups in Markdown."""
@@ -134,7 +165,14 @@ class Regrade:
             for group in self.groups
         ]
         text = markdown_table((*headers, "no answer", "no verdict"), rows)
-        return f"{text}\n\nVerifier: {self.verifier}. {self.announcement}\n"
+        return f"{text}\n{self._square_text()}\nVerifier: {self.verifier}. {self.announcement}\n"
+
+    def _square_text(self) -> str:
+        if not self.square:
+            return ""
+        headers = (self.verifier, f"{self.label}: correct", f"{self.label}: wrong")
+        lines = [(word, count(right), count(wrong)) for word, right, wrong in self.square]
+        return f"\n{markdown_table(headers, lines)}\n"
 
 
 def regrade(
@@ -144,107 +182,154 @@ def regrade(
     *,
     columns: Columns | None = None,
     recording: Recording | None = None,
+    against: OutcomeVerifier | None = None,
+    adjudications: Sequence[Adjudication] = (),
     max_error_share: float = 0.1,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> Regrade:
-    """Mark recorded responses (a file, a hub id or a run folder) without generating anything.
+    """Mark recorded responses (a file, a folder, a hub id, a run) without generating anything.
 
     ``out`` gets ``verdicts.jsonl``, ``disagreements.jsonl``, ``rejects.jsonl`` (where there are
-    any), ``summary.json`` and ``table.md``, all at once; an earlier regrade there is replaced.
+    any), ``summary.json`` and ``table.md``, all at once. A stopped call goes on where it was; an
+    earlier result of the same file and verifier is replaced.
 
-    A ``recording`` that was read already, and perhaps chosen from, is marked in place of the file.
+    Args:
+        source: what was recorded.
+        verifier: what marks.
+        out: the folder.
+        columns: those that are named.
+        recording: read already, and perhaps chosen from: marked in place of the file.
+        against: another verifier, whose verdicts stand in place of the labels.
+        adjudications: what people decided; they stand in place of all other labels.
+        max_error_share: largest share of error verdicts, in [0, 1].
+        on_progress: called with a verifier's key, the verdicts there are and those there will be.
 
     Raises:
         DataError: the file cannot be read, or a column is missing or ambiguous.
-        ConfigError: the verifier asks for a column that the file lacks.
+        ConfigError: a verifier asks for a column that the file lacks.
         RunError: ``out`` holds something else.
         VerifierError: more error verdicts than allowed.
     """
     recording = recording or read_recorded(str(source), columns)
     check_columns(verifier, recording.columns)
-    with publish(Path(out), replace=_is_regrade(Path(out))) as part:
-        part.mkdir()
-        verdicts = _mark_all(recording, verifier, max_error_share, on_progress)
-        pairs = list(zip(recording.rows, verdicts, strict=True))
+    if against is not None:
+        check_columns(against, recording.columns)
+        _check_differ(verifier, against)
+    job = Job(Path(source).name, digest_of(recording), verifier.key)
+    with workplace(Path(out), job) as place:
+        verdicts = place.mark(verifier, recording, max_error_share, on_progress)
+        others = None
+        if against is not None:
+            others = place.mark(against, recording, max_error_share, on_progress)
+            labels = [other.correct for other in others]
+            recording = _labelled(recording, labels, against.key)
+        before = square(_rows(recording, verdicts, others))
+        adjudicated = None
+        if adjudications:
+            recording, adjudicated = adjudicate(recording, adjudications)
+        rows = _rows(recording, verdicts, others)
         found = Regrade(
             source=str(source),
             out=Path(out),
             verifier=verifier.key,
-            groups=tuple(_groups(recording, pairs, verifier.key)),
+            groups=tuple(_groups(rows, verifier.key)),
             rejects=len(recording.rejects),
             announcement=recording.announcement,
+            label=recording.label,
+            digest=job.digest,
+            against=None if against is None else against.key,
+            adjudicated=adjudicated,
+            before=tuple(before) if adjudicated else (),
+            rows=tuple(rows),
         )
-        _write(part, found, recording, pairs)
+        with publish(Path(out), replace=is_result(Path(out))) as part:
+            part.mkdir()
+            _write(part, found, recording)
     return found
 
 
-Pairs = Sequence[tuple[Recorded, Verdict]]
-
-
-def _mark_all(
-    recording: Recording,
+def verdict_rows(
+    source: str | Path,
     verifier: OutcomeVerifier,
-    max_error_share: float,
-    on_progress: Callable[[int, int], None] | None,
-) -> list[Verdict]:
-    samples = [row.sample for row in recording.rows]
-    verdicts: list[Verdict] = []
-    for start in range(0, len(samples), AT_ONCE):
-        verdicts += mark(verifier, samples[start : start + AT_ONCE])
-        check_error_share(verifier.key, verdicts, max_error_share, is_partial=True)
-        if on_progress:
-            on_progress(len(verdicts), len(samples))
-    check_error_share(verifier.key, verdicts, max_error_share)
-    return verdicts
+    out: Path,
+    recording: Recording,
+    *,
+    max_error_share: float = 0.1,
+    on_progress: Progress | None = None,
+) -> list[MarkedRow]:
+    """The marked rows, which ``out``, a JSON-lines file, gets and nothing else.
+
+    A stopped call goes on where it was. Raises what `regrade` raises.
+    """
+    check_columns(verifier, recording.columns)
+    job = Job(Path(source).name, digest_of(recording), verifier.key)
+    with workplace(Path(out), job) as place:
+        verdicts = place.mark(verifier, recording, max_error_share, on_progress)
+        rows = _rows(recording, verdicts, None)
+        with publish(Path(out)) as part:
+            append_rows(part, (row.to_row() for row in rows))
+    return rows
 
 
-def _groups(recording: Recording, pairs: Pairs, key: str) -> Iterator[RegradedGroup]:
+def _check_differ(verifier: OutcomeVerifier, against: OutcomeVerifier) -> None:
+    if verifier.key == against.key:
+        raise ConfigError(
+            f"Both verifiers are {verifier.key}: they agree by themselves. Name another one to "
+            "compare with, such as exact or math-verify."
+        )
+
+
+def _labelled(recording: Recording, labels: Sequence[bool | None], name: str) -> Recording:
+    rows = [row._replace(label=label) for row, label in zip(recording.rows, labels, strict=True)]
+    return replace(recording, rows=rows, label=name)
+
+
+def _rows(
+    recording: Recording, verdicts: Sequence[Verdict], others: Sequence[Verdict] | None
+) -> list[MarkedRow]:
+    pairs = zip(recording.rows, verdicts, others or [None] * len(verdicts), strict=True)
+    return [MarkedRow(row, verdict, other) for row, verdict, other in pairs]
+
+
+def _groups(rows: Sequence[MarkedRow], key: str) -> Iterator[RegradedGroup]:
     about = About("", "recorded", "", "", "", "", key, False, 0.0, 0, 0)
-    for name in dict.fromkeys(row.group for row in recording.rows):
-        own = [(row, verdict) for row, verdict in pairs if row.group == name]
-        labelled = [(row.label, v.correct) for row, v in own if row.label is not None]
+    groups: dict[str, list[MarkedRow]] = {}
+    for row in rows:
+        groups.setdefault(row.recorded.group, []).append(row)
+    for name, own in groups.items():
+        labels = [row.recorded.label for row in own if row.recorded.label is not None]
+        kinds = Counter(row.kind for row in own)
+        pairs = [(row.recorded.sample, row.verdict) for row in own]
         yield RegradedGroup(
             name=name,
             rows=len(own),
-            labelled=len(labelled),
-            recorded=sum(label for label, _ in labelled) / len(labelled) if labelled else None,
-            result=summarise(replace(about, model=name), [(row.sample, v) for row, v in own]),
-            only_recorded=sum(label and correct is False for label, correct in labelled),
-            only_ours=sum(not label and correct is True for label, correct in labelled),
-            no_verdict=sum(correct is None for _, correct in labelled),
+            labelled=len(labels),
+            recorded=sum(labels) / len(labels) if labels else None,
+            result=summarise(replace(about, model=name), pairs),
+            only_recorded=kinds["only_recorded"],
+            only_ours=kinds["only_ours"],
+            no_verdict=kinds["no_verdict"],
         )
 
 
-def _write(part: Path, found: Regrade, recording: Recording, pairs: Pairs) -> None:
-    append_rows(part / "verdicts.jsonl", (_verdict_row(row, verdict) for row, verdict in pairs))
+def _write(part: Path, found: Regrade, recording: Recording) -> None:
+    append_rows(part / "verdicts.jsonl", (row.to_row() for row in found.rows))
     (part / "disagreements.jsonl").touch()
-    append_rows(
-        part / "disagreements.jsonl",
-        (
-            _verdict_row(row, verdict)
-            | {"rule": verdict.detail.get("rule"), "completion": row.sample.completion}
-            for row, verdict in pairs
-            if row.label is not None and row.label != verdict.correct
-        ),
-    )
-    append_rows(part / "rejects.jsonl", (reject._asdict() for reject in recording.rejects))
+    apart = disagreements(found.rows)
+    append_rows(part / "disagreements.jsonl", (row.to_disagreement() for row in apart))
+    if found.against is not None:
+        others = ((row, row.other) for row in found.rows if row.other is not None)
+        append_rows(
+            part / "against.jsonl",
+            (
+                {"id": row.recorded.sample.id, "k": row.recorded.sample.k} | other.to_row()
+                for row, other in others
+            ),
+        )
+    if found.adjudicated is not None:
+        ours = {row.recorded.name: row.verdict.correct for row in found.rows}
+        changes = found.adjudicated.changes
+        append_rows(part / "changes.jsonl", (one.to_row(ours[one.name]) for one in changes))
+    append_rows(part / "rejects.jsonl", (reject.to_row() for reject in recording.rejects))
     write_json(part / "summary.json", found.to_row())
     (part / "table.md").write_text(found.table(), encoding="utf-8")
-
-
-def _verdict_row(row: Recorded, verdict: Verdict) -> dict[str, Any]:
-    """The columns of the contract, then what this file adds to them."""
-    found = {"id": row.sample.id, "k": row.sample.k} | verdict.to_row()
-    if row.group:
-        found["group"] = row.group
-    if row.label is not None:
-        found["label"] = row.label
-    return found
-
-
-def _is_regrade(out: Path) -> bool:
-    """Whether an earlier regrade stands there: the only thing that this one may replace."""
-    try:
-        return json.loads((out / "summary.json").read_text(encoding="utf-8"))["kind"] == KIND
-    except (OSError, ValueError, KeyError, TypeError):
-        return False

@@ -80,7 +80,7 @@ def plain(text: str) -> str:
     return escape(text)
 
 
-def progress() -> Progress:
+def progress(*, is_quiet: bool = False) -> Progress:
     """A progress bar with time elapsed and left; where there is no terminal, nothing moves."""
     return Progress(
         TextColumn("{task.description}"),
@@ -91,5 +91,5 @@ def progress() -> Progress:
         TimeRemainingColumn(),
         console=err,
         transient=False,
-        disable=not err.is_terminal,
+        disable=is_quiet or not err.is_terminal,
     )

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import Debug, Json, emit, grid, out, plain, progress, say, show, warn
+from .console import Debug, Json, emit, grid, out, plain, say, show
 
 if TYPE_CHECKING:
-    from stepmark.evals import Regrade
     from stepmark.store import Sample
     from stepmark.types import Verdict
 
@@ -85,61 +84,19 @@ def regrade(
     debug: Debug = False,
 ) -> int:
     """Mark recorded responses again, and list where the recorded verdicts differ from ours."""
-    from stepmark.evals import Columns
-    from stepmark.evals import regrade as mark_again
-    from stepmark.verifiers import close_workers, load_verifier
+    from .verify_file import FileJob, verify_file
 
-    columns = Columns(
-        completion=completion_column,
-        gold=gold_column,
-        label=label_column,
-        group=group_column,
-        id=id_column,
+    job = FileJob(
+        source,
+        out_,
+        verifier,
+        completion_column=completion_column,
+        gold_column=gold_column,
+        id_column=id_column,
+        label_column=label_column,
+        group_column=group_column,
     )
-    try:
-        with progress() as bar:
-            row = bar.add_task("marking", total=None)
-            found = mark_again(
-                source,
-                load_verifier(verifier),
-                out_,
-                columns=columns,
-                on_progress=lambda done, total: bar.update(row, completed=done, total=total),
-            )
-    finally:
-        close_workers()
-    say(found.announcement)
-    emit(found.to_row(), as_json, lambda: _tell_regrade(found))
-    if found.rejects:
-        word = "row" if found.rejects == 1 else "rows"
-        warn(f"{found.rejects} {word} could not be used: {out_ / 'rejects.jsonl'}")
-        return 3
-    return 0
-
-
-def _tell_regrade(found: Regrade) -> None:
-    from stepmark.report.numbers import count, percent
-
-    unmarked = [group.result.abstains + group.result.errors for group in found.groups]
-    last = ["no verdict"] if any(unmarked) else []
-    table = grid("group", "n", "recorded", "ours [95 %]", "differ", "no answer", *last)
-    for group, lacking in zip(found.groups, unmarked, strict=True):
-        result = group.result
-        cells = [
-            plain(group.name or "all"),
-            count(group.rows),
-            percent(group.recorded),
-            plain(percent(result.accuracy, (result.low, result.high))),
-            count(group.disagreements),
-            percent(result.no_answer),
-            f"{lacking}, at most {percent(result.accuracy_upper)}" if lacking else "0",
-        ]
-        table.add_row(*cells[: len(table.columns)])
-    show(table)
-    where = found.out / "disagreements.jsonl"
-    word = "disagreement" if found.disagreements == 1 else "disagreements"
-    out.print(f"{found.disagreements:,} {word}, each in {where}", markup=False)
-    out.print(f"Everything is in {found.out} (verifier {found.verifier}).", markup=False)
+    return verify_file(job, as_json=as_json)
 
 
 @app.command()

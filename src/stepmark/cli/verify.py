@@ -37,6 +37,15 @@ def verify(
     id_column: Annotated[Text, typer.Option(help="Guessed if not given.")] = None,
     label_column: Annotated[Text, typer.Option(help="A recorded verdict to compare with.")] = None,
     against: Annotated[Text, typer.Option(metavar="NAME", help="Compare with a verifier.")] = None,
+    gold_from: Annotated[
+        Text, typer.Option(metavar="TASK", help="Take golds from a task or a file of problems.")
+    ] = None,
+    join_on: Annotated[
+        Text, typer.Option(metavar="COLUMN", help="Its ids, places from 0, questions or prompts.")
+    ] = None,
+    adjudicated: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What was decided on the page.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="So many rows, chosen by hash.")] = None,
     first: Annotated[int | None, typer.Option(help="The first so many rows.")] = None,
     as_json: Json = False,
@@ -46,17 +55,30 @@ def verify(
 
     stepmark verify "So it is 18." --gold 18
     """
-    names = (completion_column, gold_column, id_column, label_column)
+    columns = {
+        "completion_column": completion_column,
+        "gold_column": gold_column,
+        "id_column": id_column,
+        "label_column": label_column,
+    }
+    of_files: dict[str, Any] = columns | {
+        "against": against,
+        "gold_from": gold_from,
+        "join_on": join_on,
+        "adjudicated": adjudicated,
+        "limit": limit,
+        "first": first,
+    }
     if file is not None and completion is None:
         from .verify_file import FileJob, verify_file
 
-        job = FileJob(file, out_path, verifier, against, limit, first, *names)
-        return verify_file(job, as_json=as_json)
-    flags = ("--completion-column", "--gold-column", "--id-column", "--label-column")
-    of_files: dict[str, object] = dict(zip(flags, names, strict=True))
-    of_files |= {"--file": file, "--out": out_path, "--against": against}
-    of_files |= {"--limit": limit, "--first": first}
-    given = [name for name, value in of_files.items() if value is not None]
+        if gold is not None or column or explain:
+            _refuse_single(file, gold, explain)
+        return verify_file(
+            FileJob(str(file), _out(file, out_path), verifier, **of_files), as_json=as_json
+        )
+    of_files = {"file": file, "out": out_path} | of_files
+    given = [f"--{name.replace('_', '-')}" for name, value in of_files.items() if value is not None]
     if completion is not None and given:
         raise ConfigError(
             f"A completion ({_short(completion, 20)!r}) and {given[0]}, which belongs to a file of "
@@ -69,6 +91,23 @@ def verify(
             "or a file of them: stepmark verify --file FILE --out PATH."
         )
     return one(completion, gold, verifier, column or [], explain=explain, as_json=as_json)
+
+
+def _out(file: Path, path: Path | None) -> Path:
+    if path is None:
+        raise ConfigError(
+            f"--file {file} without --out. Add --out x.jsonl for verdict rows, "
+            "or --out FOLDER for verdicts, disagreements, a table and a page."
+        )
+    return path
+
+
+def _refuse_single(file: Path, gold: str | None, explain: bool) -> None:
+    name = "--gold" if gold is not None else "--explain" if explain else "--column"
+    raise ConfigError(
+        f"{name} belongs to one completion, and --file {file} holds many. Golds and other columns "
+        "are read from the file: --gold-column NAME. To explain one of them, give it alone."
+    )
 
 
 def one(

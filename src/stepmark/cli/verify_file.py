@@ -1,89 +1,137 @@
-"""``stepmark verify --file``: a file of responses, marked and compared with what is known of it."""
+"""``stepmark verify --file`` and ``eval regrade``: recorded responses, marked and compared."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stepmark.errors import ConfigError
 
-from .console import emit, grid, out, plain, progress, say, show
+from .console import progress, say, warn
+from .interrupt import same_command, stoppable
 
 if TYPE_CHECKING:
-    from stepmark.evals import Regrade
     from stepmark.evals.recorded import Recording
     from stepmark.protocols import OutcomeVerifier
-    from stepmark.types import Verdict
 
 __all__ = ["FileJob", "verify_file"]
-
-ON_PAGE = 500
-"""Disagreements that the page shows; disagreements.jsonl has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileJob:
     """What the flags ask for."""
 
-    file: Path
-    out: Path | None
-    verifier: str
-    against: str | None
-    limit: int | None
-    first: int | None
-    completion_column: str | None
-    gold_column: str | None
-    id_column: str | None
-    label_column: str | None
+    file: str
+    out: Path
+    verifier: str = "math"
+    against: str | None = None
+    gold_from: str | None = None
+    join_on: str | None = None
+    adjudicated: Path | None = None
+    limit: int | None = None
+    first: int | None = None
+    completion_column: str | None = None
+    gold_column: str | None = None
+    id_column: str | None = None
+    label_column: str | None = None
+    group_column: str | None = None
+
+    @property
+    def is_rows_only(self) -> bool:
+        """Whether a file of verdict rows is asked for, not a folder."""
+        return self.out.name.endswith(".jsonl")
 
 
 def verify_file(job: FileJob, *, as_json: bool) -> int:
-    """Mark the file and write what was found; 0 when that worked, whatever the verdicts."""
+    """Mark the file and write what was found; 0, or 3 where rows could not be used."""
+    from stepmark.evals import read_adjudications, regrade, verdict_rows
     from stepmark.verifiers import check_columns, load_verifier
 
-    if job.out is None:
-        raise ConfigError(
-            f"--file {job.file} without --out. Add --out x.jsonl for verdict rows, "
-            "or --out FOLDER for verdicts, disagreements, a table and a page."
-        )
+    from .verify_report import tell_folder, tell_rows, write_page
+
+    _check(job)
+    decided = read_adjudications(job.adjudicated) if job.adjudicated else []
+    judge = load_verifier(job.verifier)
+    other = load_verifier(job.against) if job.against else None
+    recording = _recording(job)
+    for one in filter(None, (judge, other)):
+        check_columns(one, recording.columns)
+    say(recording.announcement)
+    _tell_golds(judge, recording)
+    with stoppable(same_command(job.out)), _bar(as_json) as on_progress:
+        if job.is_rows_only:
+            rows = verdict_rows(job.file, judge, job.out, recording, on_progress=on_progress)
+            tell = partial(tell_rows, rows, judge.key, job.out, len(recording.rejects))
+            where = _write_rejects(job.out, recording)
+        else:
+            found = regrade(
+                job.file,
+                judge,
+                job.out,
+                recording=recording,
+                against=other,
+                adjudications=decided,
+                on_progress=on_progress,
+            )
+            tell = partial(tell_folder, found, write_page(found))
+            where = job.out / "rejects.jsonl"
+    tell(as_json=as_json)
+    return _tell_rejects(recording, where)
+
+
+def _check(job: FileJob) -> None:
+    """Refuse flags that do not go together, before anything is read."""
     if job.against is not None and job.label_column is not None:
         raise ConfigError(
             f"--against {job.against} and --label-column {job.label_column} both say what to "
             "compare with. Keep one of them."
         )
-    judge = load_verifier(job.verifier)
-    recording = _chosen(_read(job), job)
-    check_columns(judge, recording.columns)
-    if job.against is not None:
-        other = load_verifier(job.against)
-        check_columns(other, recording.columns)
-        verdicts = _marked(other, recording, job.against)
-        rows = [
-            row._replace(label=v.correct) for row, v in zip(recording.rows, verdicts, strict=True)
-        ]
-        recording = replace(recording, rows=rows)
-    if job.out.name.endswith(".jsonl"):
-        return _rows_only(job.out, judge, recording, as_json=as_json)
-    return _folder(job, judge, recording, as_json=as_json)
+    if (job.gold_from is None) != (job.join_on is None):
+        raise ConfigError(
+            f"--gold-from is {job.gold_from!r} and --join-on {job.join_on!r}; golds are joined "
+            "with both: --gold-from gsm8k --join-on id (ids, places from 0, questions or prompts)."
+        )
+    if job.gold_from is not None and job.gold_column is not None:
+        raise ConfigError(
+            f"--gold-from {job.gold_from} and --gold-column {job.gold_column} both say where golds "
+            "are. Keep one of them."
+        )
+    compares = [("--against", job.against), ("--adjudicated", job.adjudicated)]
+    if job.is_rows_only and (given := [f"{name} {value}" for name, value in compares if value]):
+        raise ConfigError(
+            f"{given[0]} compares verdicts, and --out {job.out} gets verdict rows only. "
+            "Give a folder instead: --out FOLDER."
+        )
+    if job.out.resolve() == Path(job.file).resolve():
+        raise ConfigError(
+            f"--out {job.out} is the file that is read; it would be lost. Choose another name."
+        )
 
 
-def _read(job: FileJob) -> Recording:
-    from stepmark.evals import Columns
-    from stepmark.evals.recorded import read_recorded
+def _recording(job: FileJob) -> Recording:
+    from stepmark.evals import Columns, join_golds, load_golds, read_recorded
 
     named = Columns(
         completion=job.completion_column,
         gold=job.gold_column,
         label=job.label_column,
+        group=job.group_column,
         id=job.id_column,
     )
-    return read_recorded(str(job.file), named)
+    task = load_golds(job.gold_from) if job.gold_from else None
+    recording = read_recorded(job.file, named, needs_gold=task is None)
+    if task is not None:
+        recording = join_golds(recording, task, job.join_on or "")
+    return _chosen(recording, job)
 
 
 def _chosen(recording: Recording, job: FileJob) -> Recording:
-    from stepmark.tasks.selection import take
+    """Fewer rows, where a limit is given."""
+    from stepmark.tasks import take
     from stepmark.types import Problem
 
     names = [f"{row.group}/{row.sample.id}/{row.sample.k}" for row in recording.rows]
@@ -94,148 +142,49 @@ def _chosen(recording: Recording, job: FileJob) -> Recording:
     return replace(recording, rows=rows)
 
 
-def _marked(judge: OutcomeVerifier, recording: Recording, name: str) -> list[Verdict]:
-    from stepmark.evals.grade import AT_ONCE, check_error_share, mark
+def _tell_golds(judge: OutcomeVerifier, recording: Recording) -> None:
+    """The dry run: golds that nothing can be compared with are shown before marking starts."""
+    from stepmark.evals import check_golds
 
-    samples = [row.sample for row in recording.rows]
-    verdicts: list[Verdict] = []
-    with progress() as bar:
-        task = bar.add_task(name, total=len(samples))
-        for start in range(0, len(samples), AT_ONCE):
-            verdicts += mark(judge, samples[start : start + AT_ONCE])
-            check_error_share(judge.key, verdicts, 0.1, is_partial=True)
-            bar.update(task, completed=len(verdicts))
-    check_error_share(judge.key, verdicts, 0.1)
-    return verdicts
+    golds = ((row.sample.id, row.sample.gold) for row in recording.rows)
+    found = check_golds(judge, golds)
+    if found is not None and found.bad:
+        warn(str(found))
 
 
-def _rows_only(path: Path, judge: OutcomeVerifier, recording: Recording, *, as_json: bool) -> int:
+@contextmanager
+def _bar(as_json: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for each verifier, on standard error; none for machines."""
+    with progress(is_quiet=as_json) as bar:
+        tasks: dict[str, object] = {}
+
+        def tell(key: str, done: int, total: int) -> None:
+            if key not in tasks:
+                tasks[key] = bar.add_task(key, total=total, completed=done)
+            bar.update(tasks[key], completed=done)  # type: ignore[arg-type]
+
+        yield tell
+
+
+def _write_rejects(out: Path, recording: Recording) -> Path:
+    """Rejects beside a file of verdict rows; those of an earlier marking go."""
     from stepmark.store import append_rows, publish
 
-    say(recording.announcement)
-    verdicts = _marked(judge, recording, judge.key)
-    pairs = list(zip(recording.rows, verdicts, strict=True))
-    with publish(path) as part:
-        append_rows(
-            part, ({"id": row.sample.id, "k": row.sample.k} | v.to_row() for row, v in pairs)
-        )
-    counts = Counter(_word(verdict.correct) for verdict in verdicts)
-    told = {"verifier": judge.key, "rows": len(verdicts), "rejects": len(recording.rejects)}
-    told |= {"out": str(path), **counts}
-
-    def render() -> None:
-        found = ", ".join(f"{number} {word}" for word, number in counts.items())
-        out.print(f"{len(verdicts)} rows by {judge.key}: {found}. {path}", markup=False)
-        _tell_rejects(recording)
-
-    emit(told, as_json, render)
-    return 0
-
-
-def _folder(job: FileJob, judge: OutcomeVerifier, recording: Recording, *, as_json: bool) -> int:
-    from stepmark.evals import regrade
-    from stepmark.store import read_rows
-
-    folder = Path(str(job.out))
-    with progress() as bar:
-        task = bar.add_task(judge.key, total=len(recording.rows))
-        found = regrade(
-            job.file,
-            judge,
-            folder,
-            recording=recording,
-            on_progress=lambda done, total: bar.update(task, completed=done),
-        )
-    rows = read_rows(folder / "verdicts.jsonl")
-    square = _square(rows) if any("label" in row for row in rows) else []
-    name = job.against or (f"label {job.label_column}" if job.label_column else "recorded")
-    page = _page(found, recording, square, name).write(folder / "page.html")
-
-    def render() -> None:
-        out.print(found.table().rstrip(), markup=False)
-        if square:
-            out.print()
-            show_square(square, judge.key, name)
-        out.print(
-            f"\n{found.disagreements} disagreements: {folder}/disagreements.jsonl", markup=False
-        )
-        out.print(f"Page: {page}", markup=False)
-        _tell_rejects(recording)
-
-    table = [list(row) for row in square]
-    emit(found.to_row() | {"out": str(folder), "square": table}, as_json, render)
-    return 0
-
-
-def _square(rows: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
-    """Our word, then how many of those were recorded as correct and as wrong."""
-    counts = Counter((_word(row["correct"]), row["label"]) for row in rows if "label" in row)
-    words = ("correct", "wrong", "no verdict")
-    lines = [(word, counts[word, True], counts[word, False]) for word in words]
-    return [line for line in lines if line[0] != "no verdict" or any(line[1:])]
-
-
-def show_square(square: list[tuple[str, int, int]], ours: str, theirs: str) -> None:
-    """The 2 x 2 table on the terminal."""
-    table = grid("", f"{theirs}: correct", f"{theirs}: wrong")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for word, right, wrong in square:
-        table.add_row(plain(f"{ours}: {word}"), str(right), str(wrong))
-    show(table)
-
-
-def _page(
-    found: Regrade, recording: Recording, square: list[tuple[str, int, int]], theirs: str
-) -> Any:
-    from stepmark.report import Page, SampleView
-    from stepmark.store import read_rows
-
-    known = {(row.group, row.sample.id, row.sample.k): row for row in recording.rows}
-    apart = read_rows(found.out / "disagreements.jsonl")
-    page = Page("Verdicts", f"{Path(found.source).name}, marked by {found.verifier}")
-    page.section("Counts").text(found.announcement)
-    headers = ("group", "rows", theirs, "ours", "disagreements")
-    lines = [
-        (g.name or "all", g.rows, _share(g.recorded), _share(g.result.accuracy), g.disagreements)
-        for g in found.groups
-    ]
-    page.table(headers, lines)
-    if square:
-        heads = (found.verifier, f"{theirs}: correct", f"{theirs}: wrong")
-        page.table(heads, square)
-    page.section("Disagreements").text(
-        f"{len(apart)} in all; {min(len(apart), ON_PAGE)} of them here."
-    )
-    views = []
-    for row in apart[:ON_PAGE]:
-        one = known[row.get("group", ""), row["id"], row["k"]].sample
-        views.append(
-            SampleView(
-                one.problem,
-                one.completion,
-                row["gold"],
-                row["extracted"],
-                row["correct"],
-                row["reason"],
-                title=" ".join(filter(None, (row.get("group"), row["id"]))),
-                note=f"{theirs}: {_word(row['label'])}",
-            )
-        )
-    return page.samples(views) if views else page
-
-
-def _share(value: float | None) -> str | None:
-    from stepmark.report.numbers import percent
-
-    return percent(value)
-
-
-def _word(correct: bool | None) -> str:
-    return {True: "correct", False: "wrong", None: "no verdict"}[correct]
-
-
-def _tell_rejects(recording: Recording) -> None:
+    path = out.with_name(f"{out.name.removesuffix('.jsonl')}.rejects.jsonl")
     if recording.rejects:
-        line = recording.rejects[0]
-        say(f"{len(recording.rejects)} rows could not be used; line {line.line}: {line.reason}.")
+        with publish(path) as part:
+            append_rows(part, (reject.to_row() for reject in recording.rejects))
+    else:
+        path.unlink(missing_ok=True)
+    return path
+
+
+def _tell_rejects(recording: Recording, where: Path) -> int:
+    """The exit code: 3 where rows could not be used, which is said."""
+    if not recording.rejects:
+        return 0
+    first, number = recording.rejects[0], len(recording.rejects)
+    word = "row" if number == 1 else "rows"
+    place = f"{first.file}, line {first.line}" if first.file else f"line {first.line}"
+    warn(f"{number:,} {word} could not be used: {where} ({place}: {first.reason})")
+    return 3

@@ -4,6 +4,7 @@ All text from models and data sets is escaped; nothing here needs torch, and onl
 matplotlib.
 """
 
+from .disputes import Dispute
 from .markdown import markdown_table
 from .numbers import NOTHING, count, number, percent, points
 from .page import Page
@@ -13,6 +14,7 @@ from .text import escape, shorten, visible
 
 __all__ = [
     "NOTHING",
+    "Dispute",
     "Page",
     "SampleView",
     "Series",

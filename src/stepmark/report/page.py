@@ -14,6 +14,7 @@ from typing import Self
 
 from stepmark.store.files import publish
 
+from .disputes import Dispute, disputes_html
 from .markdown import is_numeric
 from .numbers import NOTHING
 from .samples import SampleView, samples_html
@@ -93,6 +94,10 @@ class Page:
     def samples(self, views: Sequence[SampleView]) -> Self:
         """Marked samples as cards, with buttons for right, wrong and other."""
         return self._add(samples_html(list(views)))
+
+    def disputes(self, disputes: Sequence[Dispute], ours: str, theirs: str) -> Self:
+        """Disagreements of two verdicts, to decide on and download."""
+        return self._add(disputes_html(list(disputes), ours, theirs))
 
     def html(self) -> str:
         """The whole page."""
