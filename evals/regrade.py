@@ -19,7 +19,7 @@ from stepmark.verifiers import check_columns
 from .adjudication import Adjudicated, Adjudication, adjudicate
 from .marked import MarkedRow, Square, disagreements, square, statuses
 from .marking import KIND, Job, Progress, digest_of, is_result, workplace
-from .recorded import Columns, Recording, read_recorded
+from .recorded import Columns, Recording, Reject, read_recorded
 from .result import About, EvalResult, summarise
 
 __all__ = ["Regrade", "RegradedGroup", "regrade", "verdict_rows"]
@@ -223,29 +223,42 @@ def regrade(
             others = place.mark(against, recording, max_error_share, on_progress)
             labels = [other.correct for other in others]
             recording = _labelled(recording, labels, against.key)
-        before = square(_rows(recording, verdicts, others))
-        adjudicated = None
-        if adjudications:
-            recording, adjudicated = adjudicate(recording, adjudications)
-        rows = _rows(recording, verdicts, others)
-        found = Regrade(
-            source=str(source),
-            out=Path(out),
-            verifier=verifier.key,
-            groups=tuple(_groups(rows, verifier.key)),
-            rejects=len(recording.rejects),
-            announcement=recording.announcement,
-            label=recording.label,
-            digest=job.digest,
-            against=None if against is None else against.key,
-            adjudicated=adjudicated,
-            before=tuple(before) if adjudicated else (),
-            rows=tuple(rows),
-        )
+        found = _outcome(str(source), Path(out), job, recording, verdicts, others, adjudications)
+        found = replace(found, against=None if against is None else against.key)
         with publish(Path(out), replace=is_result(Path(out))) as part:
             part.mkdir()
-            _write(part, found, recording)
+            _write(part, found, recording.rejects)
     return found
+
+
+def _outcome(
+    source: str,
+    out: Path,
+    job: Job,
+    recording: Recording,
+    verdicts: Sequence[Verdict],
+    others: Sequence[Verdict] | None,
+    adjudications: Sequence[Adjudication],
+) -> Regrade:
+    """All that is known of marked rows, with the adjudications in place of other labels."""
+    before = square(_rows(recording, verdicts, others))
+    adjudicated = None
+    if adjudications:
+        recording, adjudicated = adjudicate(recording, adjudications)
+    rows = _rows(recording, verdicts, others)
+    return Regrade(
+        source=source,
+        out=out,
+        verifier=job.verifier,
+        groups=tuple(_groups(rows, job.verifier)),
+        rejects=len(recording.rejects),
+        announcement=recording.announcement,
+        label=recording.label,
+        digest=job.digest,
+        adjudicated=adjudicated,
+        before=tuple(before) if adjudicated else (),
+        rows=tuple(rows),
+    )
 
 
 def verdict_rows(
@@ -312,7 +325,7 @@ def _groups(rows: Sequence[MarkedRow], key: str) -> Iterator[RegradedGroup]:
         )
 
 
-def _write(part: Path, found: Regrade, recording: Recording) -> None:
+def _write(part: Path, found: Regrade, rejects: Sequence[Reject]) -> None:
     append_rows(part / "verdicts.jsonl", (row.to_row() for row in found.rows))
     (part / "disagreements.jsonl").touch()
     apart = disagreements(found.rows)
@@ -330,6 +343,6 @@ def _write(part: Path, found: Regrade, recording: Recording) -> None:
         ours = {row.recorded.name: row.verdict.correct for row in found.rows}
         changes = found.adjudicated.changes
         append_rows(part / "changes.jsonl", (one.to_row(ours[one.name]) for one in changes))
-    append_rows(part / "rejects.jsonl", (reject.to_row() for reject in recording.rejects))
+    append_rows(part / "rejects.jsonl", (reject.to_row() for reject in rejects))
     write_json(part / "summary.json", found.to_row())
     (part / "table.md").write_text(found.table(), encoding="utf-8")

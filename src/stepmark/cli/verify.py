@@ -17,37 +17,48 @@ from stepmark.types import Item, Problem, Reason, Status, Verdict
 from .console import Debug, Json, emit, grid, out, plain, show
 
 Text = str | None
+Completion = Annotated[Text, typer.Argument(help="A response, or - to read one.")]
+Gold = Annotated[Text, typer.Option(help="The reference answer.")]
+Verifier = Annotated[str, typer.Option(metavar="NAME?key=value", help="Who marks.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show how it was decided.")]
+Column = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A column that the verifier asks for; repeatable."),
+]
+File = Annotated[Text, typer.Option(help="Responses: a file, a folder of dumps, a run.")]
+Out = Annotated[Path | None, typer.Option(help="x.jsonl: verdict rows only; else a folder.")]
+Guessed = Annotated[Text, typer.Option(help="Guessed if not given.")]
+Label = Annotated[Text, typer.Option(help="A recorded verdict to compare with.")]
+Against = Annotated[Text, typer.Option(metavar="NAME", help="Compare with a verifier.")]
+GoldFrom = Annotated[
+    Text, typer.Option(metavar="TASK", help="Take golds from a task or a file of problems.")
+]
+JoinOn = Annotated[
+    Text, typer.Option(metavar="COLUMN", help="Its ids, places from 0, questions or prompts.")
+]
+Decided = Annotated[Path | None, typer.Option(metavar="FILE", help="What was decided on the page.")]
+Limit = Annotated[int | None, typer.Option(help="So many rows, chosen by hash.")]
+First = Annotated[int | None, typer.Option(help="The first so many rows.")]
 
 
 def verify(
-    completion: Annotated[Text, typer.Argument(help="A response, or - to read one.")] = None,
-    gold: Annotated[Text, typer.Option(help="The reference answer.")] = None,
-    verifier: Annotated[str, typer.Option(metavar="NAME?key=value", help="Who marks.")] = "math",
-    explain: Annotated[bool, typer.Option("--explain", help="Show how it was decided.")] = False,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A column that the verifier asks for; repeatable."),
-    ] = None,
-    file: Annotated[Path | None, typer.Option(help="A file of responses: jsonl, csv, ...")] = None,
-    out_path: Annotated[
-        Path | None, typer.Option("--out", help="x.jsonl: verdict rows only; else a folder.")
-    ] = None,
-    completion_column: Annotated[Text, typer.Option(help="Guessed if not given.")] = None,
-    gold_column: Annotated[Text, typer.Option(help="Guessed if not given.")] = None,
-    id_column: Annotated[Text, typer.Option(help="Guessed if not given.")] = None,
-    label_column: Annotated[Text, typer.Option(help="A recorded verdict to compare with.")] = None,
-    against: Annotated[Text, typer.Option(metavar="NAME", help="Compare with a verifier.")] = None,
-    gold_from: Annotated[
-        Text, typer.Option(metavar="TASK", help="Take golds from a task or a file of problems.")
-    ] = None,
-    join_on: Annotated[
-        Text, typer.Option(metavar="COLUMN", help="Its ids, places from 0, questions or prompts.")
-    ] = None,
-    adjudicated: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What was decided on the page.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="So many rows, chosen by hash.")] = None,
-    first: Annotated[int | None, typer.Option(help="The first so many rows.")] = None,
+    completion: Completion = None,
+    gold: Gold = None,
+    verifier: Verifier = "math",
+    explain: Explain = False,
+    column: Column = None,
+    file: File = None,
+    out: Out = None,
+    completion_column: Guessed = None,
+    gold_column: Guessed = None,
+    id_column: Guessed = None,
+    label_column: Label = None,
+    against: Against = None,
+    gold_from: GoldFrom = None,
+    join_on: JoinOn = None,
+    adjudicated: Decided = None,
+    limit: Limit = None,
+    first: First = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
@@ -55,13 +66,11 @@ def verify(
 
     stepmark verify "So it is 18." --gold 18
     """
-    columns = {
+    of_files: dict[str, Any] = {
         "completion_column": completion_column,
         "gold_column": gold_column,
         "id_column": id_column,
         "label_column": label_column,
-    }
-    of_files: dict[str, Any] = columns | {
         "against": against,
         "gold_from": gold_from,
         "join_on": join_on,
@@ -72,12 +81,15 @@ def verify(
     if file is not None and completion is None:
         from .verify_file import FileJob, verify_file
 
-        if gold is not None or column or explain:
-            _refuse_single(file, gold, explain)
-        return verify_file(
-            FileJob(str(file), _out(file, out_path), verifier, **of_files), as_json=as_json
-        )
-    of_files = {"file": file, "out": out_path} | of_files
+        _refuse_single(file, gold, explain, column)
+        job = FileJob(file, _out(file, out), verifier, **of_files)
+        return verify_file(job, as_json=as_json)
+    text = _single(completion, {"file": file, "out": out} | of_files)
+    return one(text, gold, verifier, column or [], explain=explain, as_json=as_json)
+
+
+def _single(completion: str | None, of_files: Mapping[str, Any]) -> str:
+    """The completion, where one was given and nothing that belongs to a file of them."""
     given = [f"--{name.replace('_', '-')}" for name, value in of_files.items() if value is not None]
     if completion is not None and given:
         raise ConfigError(
@@ -90,10 +102,10 @@ def verify(
             '    stepmark verify "The answer is 18." --gold 18\n'
             "or a file of them: stepmark verify --file FILE --out PATH."
         )
-    return one(completion, gold, verifier, column or [], explain=explain, as_json=as_json)
+    return completion
 
 
-def _out(file: Path, path: Path | None) -> Path:
+def _out(file: str, path: Path | None) -> Path:
     if path is None:
         raise ConfigError(
             f"--file {file} without --out. Add --out x.jsonl for verdict rows, "
@@ -102,12 +114,13 @@ def _out(file: Path, path: Path | None) -> Path:
     return path
 
 
-def _refuse_single(file: Path, gold: str | None, explain: bool) -> None:
-    name = "--gold" if gold is not None else "--explain" if explain else "--column"
-    raise ConfigError(
-        f"{name} belongs to one completion, and --file {file} holds many. Golds and other columns "
-        "are read from the file: --gold-column NAME. To explain one of them, give it alone."
-    )
+def _refuse_single(file: str, gold: str | None, explain: bool, columns: list[str] | None) -> None:
+    flags = {"--gold": gold is not None, "--explain": explain, "--column": bool(columns)}
+    if given := [name for name, is_given in flags.items() if is_given]:
+        raise ConfigError(
+            f"{given[0]} belongs to one completion, and --file {file} holds many. Golds and other "
+            "columns are read from the file: --gold-column NAME. To explain one, give it alone."
+        )
 
 
 def one(
