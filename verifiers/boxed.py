@@ -25,6 +25,11 @@ def close_brace(text: str, start: int) -> int | None:
     >>> close_brace("{a{b}c}d", 0)
     7
     """
+    end = text.find("}", start)
+    if end < 0:
+        return None
+    if text.find("{", start + 1, end) < 0 and text[end - 1] != "\\":
+        return end + 1
     depth = 0
     for match in BRACE.finditer(text, start):
         if match.group() == "{":
@@ -44,14 +49,25 @@ def boxes(text: str) -> list[Box]:
     >>> [box.content for box in boxes(r"\boxed{1} and \fbox{\frac{1}{2}} and \boxed{3")]
     ['1', '\\frac{1}{2}']
     """
-    openings = [match.end() for match in OPENING.finditer(text)]
+    openings = list(OPENING.finditer(text))
     if not openings:
         return []
-    starts = {
-        m.end(): m.start() for m in OPENING.finditer(text) if text[m.end() : m.end() + 1] == "{"
-    }
+    starts = {m.end(): m.start() for m in openings if text[m.end() : m.end() + 1] == "{"}
     if not starts:
         return _bare(text)
+    found: list[Box] = []
+    for opened, start in starts.items():
+        if found and start < found[-1].end:
+            continue  # inside the box before
+        end = close_brace(text, opened)
+        if end is None:
+            return _all(text, starts)  # never closed: each of many would be scanned to the end
+        found.append(Box(start, end, text[opened + 1 : end - 1]))
+    return found
+
+
+def _all(text: str, starts: dict[int, int]) -> list[Box]:
+    """The complete boxes among some that are not, in one pass over all braces."""
     found: list[Box] = []
     stack: list[int] = []
     for match in BRACE.finditer(text):

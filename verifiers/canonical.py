@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from .limits import MAX_BITS, TooLarge, Unreadable
-from .polynomial import IMAGINARY, ONE, Ratio, factors
+from .polynomial import IMAGINARY, ONE, Ratio, exact, factors
 from .tree import Binary, Call, Constant, Measure, Node, Number, Percent, Symbol
 
 __all__ = ["canonical"]
@@ -95,7 +95,7 @@ def _exponential(kind: str, base: object, exponent: Ratio, times: int) -> Ratio:
     ((bottom, divisor),) = exponent.bottom.items()
     out = Ratio.of(1)
     for monomial, coefficient in exponent.top.items():
-        count = times * coefficient / divisor
+        count = exact(Fraction(times * coefficient, divisor))
         if not monomial and not bottom:
             atom = (
                 Ratio.atom((base,), count)
@@ -115,8 +115,8 @@ def root(base: Ratio, power: Fraction) -> Ratio:
         return _root_of_number(value, power)
     if len(base.top) == 1 and len(base.bottom) == 1:
         ((top, c),), ((bottom, d),) = base.top.items(), base.bottom.items()
-        if c / d > 0 and all(e == 1 or power.denominator % 2 for _, e in (*top, *bottom)):
-            out = _root_of_number(c / d, power)
+        if Fraction(c, d) > 0 and all(e == 1 or power.denominator % 2 for _, e in (*top, *bottom)):
+            out = _root_of_number(Fraction(c, d), power)
             for monomial, sign in ((top, 1), (bottom, -1)):
                 for atom, exponent in monomial:
                     out = out.times(Ratio.atom(atom, sign * power * exponent))
@@ -134,7 +134,7 @@ def _root_of_number(value: Fraction, power: Fraction) -> Ratio:
         if power.denominator % 2:
             out = Ratio.of((-1) ** power.numerator)  # the real root
         elif power.denominator == 2:
-            out = Ratio({((IMAGINARY, Fraction(1)),): Fraction(1)}, ONE).power(power.numerator % 4)
+            out = Ratio({((IMAGINARY, 1),): 1}, ONE).power(power.numerator % 4)
         else:
             return Ratio.atom(("call", "root", str(value), power))
     for number, sign in ((abs(value.numerator), 1), (value.denominator, -1)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .tree import Node
 
@@ -26,11 +27,13 @@ Compare = Callable[[Node, Node], Comparison]
 """How the parts of a structure are compared."""
 
 
+@lru_cache(maxsize=256)
 def yes(rule: str) -> Comparison:
     """Equal by a rule."""
     return Comparison(True, rule)
 
 
+@lru_cache(maxsize=256)
 def no(rule: str) -> Comparison:
     """Different by a rule."""
     return Comparison(False, rule)

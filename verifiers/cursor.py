@@ -41,7 +41,11 @@ class Cursor:
 
     def accept(self, *names: str) -> str | None:
         """Read the next token if it is one of these operators."""
-        return self.take().text if self.is_op(*names) else None
+        token = self.tokens[self.at]
+        if token.kind == "op" and token.text in names:
+            self.at += 1
+            return token.text
+        return None
 
     def expect(self, *names: str) -> str:
         """Read one of these operators, or refuse."""

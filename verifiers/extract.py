@@ -10,11 +10,11 @@ scan is linear in the length of the text.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .boxed import OPENING, Box, boxes
 from .limits import TooLarge, Unreadable
+from .phrases import FORMULA, LETTER, NUMBER, after_phrase, last_phrase, restated_phrase
 from .reading import parse
 
 __all__ = ["Extraction", "Method", "extract", "extract_gold", "short_whole"]
@@ -22,9 +22,6 @@ __all__ = ["Extraction", "Method", "extract", "extract_gold", "short_whole"]
 Method = Literal[
     "boxed", "hash", "phrase", "whole", "option", "last_maths", "last_number", "none", "gold_text"
 ]
-
-TAIL_CHARS = 2_000
-"""An answer after a phrase is looked for in this many characters."""
 
 LAST_CHARS = 20_000
 """The last resort reads this much of the end: a longer text has said nothing for long enough."""
@@ -46,41 +43,14 @@ SAID = re.compile(
     re.IGNORECASE,
 )
 HASH = re.compile(r"####[ \t]*([^\n]*)")
-PHRASE = re.compile(
-    r"(?:\banswer\b[*_\s]{0,4}(?::|=|is\b|are\b|would be\b|should be\b)|^[ \t>*_]{0,8}A[*_]{0,2}:"
-    r"|答案[是为:：]|\bréponse\b\s*(?::|est\b))[*_\s:：]{0,8}",
-    re.IGNORECASE | re.MULTILINE,
-)
-FORMULA = re.compile(
-    r"\$\$([^$]{1,1000})\$\$|\\\[(.{1,1000}?)\\\]|\\\((.{1,1000}?)\\\)|(?<![\\$])\$(?=\S|\s\\)([^$\n]{1,500})(?<!\\)\$(?!\d)",
-    re.DOTALL,
-)
-NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s*/\s*\d+)?%?"
-    r"|(?<![A-Za-z0-9_.])[-−]?\.\d+%?"
-)
-LETTER = re.compile(r"[*_(\[]{0,4}([A-Z])[*_)\]]{0,4}(?=[\s.,:;!。，]|$)(?!\s*[-+=*/^<>])")
-LEAD = re.compile(
-    r"(?:definitely|simply|therefore|thus|just|for sure|about|option|choice|therefore)\s+", re.I
-)
 CONNECTOR = re.compile(
     r"(?:[\s$,;&]|\\[,;: \]\[()]|\\q?quad|\\text\s*\{\s*(?:and|or)\s*\}|\\approx|≈"
     r"|\b(?:[A-Za-z]{2,20}\s+)?(?:and|or)\b|\b[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=)+"
 )
-COPULA = re.compile(r"\b(?:is|are|equals|=)\s+")
-HAN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
-HAN_COPULA = re.compile(r"(?:应该是|应为|等于|[是为有])\s*")
-FINAL = re.compile(
-    r"\bfinal answer\b[*_\s]{0,4}(?::|is\b)(?:[*_\s]{0,4}the final answer is\b)?[*_\s:]{0,8}"
-    r"|^[ \t>*_#]{0,8}(?:the\s+)?(?:correct\s+)?answer[*_\s]{0,4}:[*_\s:]{0,8}",
-    re.IGNORECASE | re.MULTILINE,
-)
 ESCAPED_END = re.compile(OPENING.pattern + r"\{([^{}$\\]{1,200})\\\}[\s$.]*$")
-SENTENCE_END = re.compile(r"[.!?。](?=\s|$)|\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Extraction:
+class Extraction(NamedTuple):
     """The answer found in a text, as written there."""
 
     text: str | None
@@ -147,10 +117,8 @@ def _boxed(text: str, found: list[Box], offset: int) -> Extraction:
 
 def _restated(text: str, found: list[Box], offset: int) -> Extraction | None:
     """The answer of a "Final answer:" line after the last box, where mathematics follows it."""
-    last = None
-    for match in FINAL.finditer(text, found[-1].end):
-        last = match
-    answer = _after_phrase(text[last.end() : last.end() + TAIL_CHARS]) if last else None
+    last = restated_phrase(text, found[-1].end)
+    answer = after_phrase(text, last.end()) if last else None
     if last is None or not answer:
         return None
     said = LETTER.fullmatch(answer) is not None or (
@@ -171,11 +139,9 @@ def _inner(content: str) -> str:
 
 
 def _lenient(text: str, offset: int) -> Extraction:
-    last = None
-    for match in PHRASE.finditer(text):
-        last = match
+    last = last_phrase(text)
     if last is not None:
-        answer = _after_phrase(text[last.end() : last.end() + TAIL_CHARS])
+        answer = after_phrase(text, last.end())
         if answer:
             return Extraction(answer, "phrase", offset + last.start())
     if OPEN_BOX.search(text):
@@ -210,42 +176,6 @@ def is_maths(text: str) -> bool:
     except (TooLarge, RecursionError):
         return True  # the verdict will say so
     return True
-
-
-def _after_phrase(tail: str) -> str | None:
-    """The answer that follows a phrase: a formula, a letter, or the rest of the sentence."""
-    tail = tail.lstrip(" \t\n*_:：")
-    if found := FORMULA.match(tail):
-        return next(group for group in found.groups() if group is not None).strip()
-    while lead := LEAD.match(tail):
-        tail = tail[lead.end() :]
-    if (letter := LETTER.match(tail)) and not re.match(r"[AI]\s+[a-z]", tail[letter.start(1) :]):
-        return letter.group(1)
-    if (letter := re.match(r"([B-HJ-Z]|A)\s+(?:because|since|as|non|not)\b", tail)) is not None:
-        return letter.group(1)
-    if HAN.match(tail):
-        return _after_han(tail)
-    end = SENTENCE_END.search(tail)
-    line = tail[: end.start()] if end else tail
-    if re.match(r"(?:The|This|There|Thus|So|Hence|Therefore|[A-Z][a-z]+)\s", line):
-        said = [match.end() for match in COPULA.finditer(line)]
-        if said:
-            return _after_phrase(line[said[-1] :])
-        numbers = NUMBER.findall(line)
-        if numbers and re.match(r"[A-Z][a-z]+\s[a-z]+\s", line):  # "Jane ran 3 miles"
-            return numbers[-1].strip()
-    return line.strip(" \t*_`。") or None
-
-
-def _after_han(tail: str) -> str | None:
-    """The answer in a Chinese sentence: what follows its last "is", or its last number."""
-    line = re.split(r"[。！？\n]", tail, maxsplit=1)[0]
-    said = [match.end() for match in HAN_COPULA.finditer(line)]
-    rest = line[said[-1] :] if said else ""
-    if any(char.isdecimal() for char in rest) and not HAN.match(rest):
-        return rest.strip(" \t*_`$")
-    numbers = NUMBER.findall(line)
-    return numbers[-1].strip() if numbers else line.strip(" \t*_`") or None
 
 
 def _last_resort(text: str, offset: int) -> Extraction:

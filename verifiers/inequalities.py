@@ -101,8 +101,8 @@ def solved(left: Node, right: Node) -> tuple[Node, Fraction] | None:
         return None
     slope = Fraction(0)
     for monomial, coefficient in form.top.items():
-        if monomial == ((("s", name), Fraction(1)),):
-            slope = coefficient
+        if monomial == ((("s", name), 1),):
+            slope = Fraction(coefficient)
         elif any(atom[0] not in ("pi", "e", "p", "ln") for atom, _ in monomial):
             return None
     if not slope:

@@ -18,10 +18,12 @@ def number(digits: str, exponent: int = 0) -> Number:
     >>> number("0.50")
     Number(value=Fraction(1, 2), places=2, base=None)
     """
+    if not exponent and digits.isdecimal():
+        return Number(Fraction(int(digits)))
     whole, point, places = digits.partition(".")
     value = Fraction(int(whole + places or "0"), 10 ** len(places))
     shown = len(places) - exponent if point else None
-    return Number(value * Fraction(10) ** exponent, shown)
+    return Number(value * Fraction(10) ** exponent if exponent else value, shown)
 
 
 _CYCLE = re.compile(r"(\d*?)(?:(\d)\2{2,}|(\d{2,12}?)\3+)$")

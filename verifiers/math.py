@@ -186,7 +186,7 @@ class MathVerifier:
 
     def _judge(self, found: Extraction, gold: Gold) -> Verdict | Open:
         text = found.text or ""
-        if len(text) <= 4000 and text_key(text) == gold.key:
+        if text == gold.text or (len(text) <= 4000 and text_key(text) == gold.key):
             return _equal(found, gold, "same text")
         if gold.node is None:
             return Verdict.abstained(
@@ -208,6 +208,8 @@ class MathVerifier:
             return Open(found, gold, result)
         if result.equal:
             return _equal(found, gold, result.rule)
+        if isinstance(node, Number) and isinstance(gold.node, Number):
+            return _wrong(Reason.DIFFERENT, found, gold, result.rule)
         if (spelling := same_spelling(gold.text, text)) is not None:
             return _equal(found, gold, spelling)
         return _wrong(Reason.DIFFERENT, found, gold, result.rule)

@@ -17,17 +17,28 @@ from .limits import MAX_BITS, MAX_TERMS, TooLarge, Unreadable
 __all__ = ["Atom", "Monomial", "Polynomial", "Ratio", "factors"]
 
 Atom = tuple[object, ...]
-Monomial = tuple[tuple[Atom, Fraction], ...]
-Polynomial = dict[Monomial, Fraction]
+Rational = int | Fraction
+"""Whole numbers are ints, which is many times faster; a `Fraction` here is never whole."""
+Monomial = tuple[tuple[Atom, Rational], ...]
+Polynomial = dict[Monomial, Rational]
 
-ONE: Polynomial = {(): Fraction(1)}
+ONE: Polynomial = {(): 1}
 IMAGINARY: Atom = ("i",)
+SMALL = 2**64
 FREE = frozenset(("s", "pi", "i", "p"))
 """Kinds of atoms that satisfy no relation but those the arithmetic knows."""
 
 
-def checked(value: Fraction) -> Fraction:
-    """The value, unless it is larger than the bounds."""
+def exact(value: Rational) -> Rational:
+    """The value, whole numbers as ints."""
+    return value if type(value) is int or value.denominator != 1 else value.numerator
+
+
+def checked(value: Rational) -> Rational:
+    """The value, whole numbers as ints, unless it is larger than the bounds."""
+    if type(value) is int and -SMALL < value < SMALL:
+        return value
+    value = exact(value)
     if value.numerator.bit_length() > MAX_BITS or value.denominator.bit_length() > MAX_BITS:
         raise TooLarge("a number of more than the allowed bits")
     return value
@@ -57,7 +68,7 @@ def add(left: Polynomial, right: Polynomial, factor: int = 1) -> Polynomial:
     for monomial, coefficient in right.items():
         total = out.get(monomial, 0) + factor * coefficient
         if total:
-            out[monomial] = checked(Fraction(total))
+            out[monomial] = checked(total)
         else:
             out.pop(monomial, None)
     return out
@@ -65,6 +76,8 @@ def add(left: Polynomial, right: Polynomial, factor: int = 1) -> Polynomial:
 
 def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
     """The product, with powers of i and of radicals reduced."""
+    if left == ONE or right == ONE:
+        return left if right == ONE else right
     if len(left) * len(right) > 20 * MAX_TERMS:
         raise TooLarge("a product of too many terms")
     out: Polynomial = {}
@@ -73,7 +86,7 @@ def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
             monomial, extra = join(m, n)
             total = out.get(monomial, 0) + c * d * extra
             if total:
-                out[monomial] = checked(Fraction(total))
+                out[monomial] = checked(total)
             else:
                 out.pop(monomial, None)
     if len(out) > MAX_TERMS:
@@ -81,19 +94,19 @@ def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
     return out
 
 
-def join(left: Monomial, right: Monomial) -> tuple[Monomial, Fraction]:
+def join(left: Monomial, right: Monomial) -> tuple[Monomial, Rational]:
     """The product of two monomials and the rational factor that comes out of it."""
     if not left or not right:
-        return left or right, Fraction(1)
+        return left or right, 1
     return reduced((*left, *right))
 
 
-def reduced(pairs: Monomial) -> tuple[Monomial, Fraction]:
+def reduced(pairs: Monomial) -> tuple[Monomial, Rational]:
     """A monomial with every atom once, i and radicals reduced, and the factor that comes out."""
-    powers: dict[Atom, Fraction] = {}
-    extra = Fraction(1)
+    powers: dict[Atom, Rational] = {}
+    extra: Rational = 1
     for atom, exponent in pairs:
-        powers[atom] = powers.get(atom, Fraction(0)) + exponent
+        powers[atom] = exact(powers[atom] + exponent) if atom in powers else exponent
     for atom, exponent in list(powers.items()):
         if exponent == 0:
             del powers[atom]
@@ -102,15 +115,18 @@ def reduced(pairs: Monomial) -> tuple[Monomial, Fraction]:
             del powers[atom]
         elif atom[0] == "p" and not 0 < exponent < 1:
             whole = exponent.numerator // exponent.denominator
-            extra *= Fraction(int(atom[1])) ** whole  # type: ignore[call-overload]
+            prime = int(atom[1])  # type: ignore[call-overload]
+            extra = extra * prime**whole if whole >= 0 else Fraction(extra) / prime**-whole
             if exponent == whole:
                 del powers[atom]
             else:
                 powers[atom] = exponent - whole
-    return tuple(sorted(powers.items(), key=_order)), extra
+    if len(powers) < 2:
+        return tuple(powers.items()), exact(extra)
+    return tuple(sorted(powers.items(), key=_order)), exact(extra)
 
 
-def _order(pair: tuple[Atom, Fraction]) -> str:
+def _order(pair: tuple[Atom, Rational]) -> str:
     return repr(pair[0])
 
 
@@ -122,17 +138,17 @@ class Ratio:
     bottom: Polynomial
 
     @classmethod
-    def of(cls, value: Fraction | int) -> Ratio:
+    def of(cls, value: Rational) -> Ratio:
         """A rational number."""
-        value = checked(Fraction(value))
+        value = checked(value)
         return cls({(): value} if value else {}, ONE)
 
     @classmethod
-    def atom(cls, atom: Atom, exponent: Fraction | int = 1) -> Ratio:
+    def atom(cls, atom: Atom, exponent: Rational = 1) -> Ratio:
         """One atom under a rational exponent."""
-        power = Fraction(exponent)
+        power = exact(exponent)
         if power < 0 and atom[0] != "p":
-            return cls(ONE, {((atom, -power),): Fraction(1)})
+            return cls(ONE, {((atom, -power),): 1})
         monomial, extra = reduced(((atom, power),))
         return cls({monomial: extra}, ONE)
 
@@ -143,7 +159,7 @@ class Ratio:
         if len(self.top) != 1 or len(self.bottom) != 1:
             return None
         (m, c), (n, d) = *self.top.items(), *self.bottom.items()
-        return c / d if m == n else None
+        return Fraction(c, d) if m == n else None
 
     def add(self, other: Ratio, sign: int = 1) -> Ratio:
         """The sum or difference."""
@@ -154,7 +170,8 @@ class Ratio:
 
     def times(self, other: Ratio) -> Ratio:
         """The product."""
-        return Ratio(multiply(self.top, other.top), multiply(self.bottom, other.bottom)).simple()
+        top, bottom = multiply(self.top, other.top), multiply(self.bottom, other.bottom)
+        return Ratio(top, bottom) if bottom == ONE else Ratio(top, bottom).simple()
 
     def inverse(self) -> Ratio:
         """One over it.
@@ -174,13 +191,13 @@ class Ratio:
         if any(atom[0] not in ("p", "i") for atom, _ in monomial):
             return self
         turned: Monomial = ()
-        extra = 1 / coefficient
+        extra: Rational = exact(Fraction(1, coefficient))
         for atom, power in monomial:
             # 1/i is -i; 1/sqrt(p) is sqrt(p)/p, which `join` makes of the negative exponent.
             one: Monomial = ((atom, power if atom == IMAGINARY else -power),)
             turned, factor = join(turned, one) if turned else reduced(one)
             extra *= -factor if atom == IMAGINARY else factor
-        return Ratio(multiply(self.top, {turned: extra}), ONE)
+        return Ratio(multiply(self.top, {turned: exact(extra)}), ONE)
 
     def power(self, exponent: int) -> Ratio:
         """A whole power, by squaring; bounded before it is built.
@@ -219,7 +236,7 @@ class Ratio:
         return f"{_text(self.top)}/{_text(self.bottom)}"
 
 
-def _bits(value: Fraction) -> int:
+def _bits(value: Rational) -> int:
     if abs(value) == 1:
         return 0
     return max(value.numerator.bit_length(), value.denominator.bit_length())

@@ -27,6 +27,7 @@ _MONTHS = {
 }
 NOTHING = "no solution"
 _NOTHING = frozenset(["no solution", "no real solution", "none", "empty set", "no such number"])
+_MONTH = re.compile("|".join(_MONTHS), re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*(?:([ap])\.?\s?m\.?)?")
 _COMMA = re.compile(r"([-−]?\d+),(\d\d)")
 _POINT = re.compile(r"([-−]?\d+)\.(\d\d)")
@@ -51,9 +52,12 @@ def same_spelling(left: str, right: str) -> str | None:
         comma, point = _COMMA.fullmatch(one.strip(" $")), _POINT.fullmatch(other.strip(" $"))
         if comma and point and comma.groups() == point.groups():
             return "decimal comma"
-    dates = [_date(text) for text in (left, right)]
+    named = _MONTH.search(left) is not None and _MONTH.search(right) is not None
+    dates = [_date(text) if named else None for text in (left, right)]
     if dates[0] is not None and dates[0] == dates[1]:
         return "date"
+    if ":" not in left or ":" not in right:
+        return None
     a, b = _clock(left), _clock(right)
     if a is None or b is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from .canonical import canonical
 from .comparison import Compare, Comparison, every, no, yes
@@ -162,7 +163,7 @@ def _proportional(left: Relation, right: Relation) -> bool:
     key = next(iter(a.top))
     if key not in b.top or a.top.keys() != b.top.keys():
         return False
-    factor = a.top[key] / b.top[key]
+    factor = Fraction(a.top[key], b.top[key])
     return all(a.top[m] == factor * b.top[m] for m in a.top)
 
 
