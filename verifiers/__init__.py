@@ -16,6 +16,7 @@ from typing import Any
 
 from stepmark.types import Item, Problem, Verdict
 
+from .batch import Divided, mark_async, mark_many, submit
 from .choice import ChoiceVerifier
 from .combine import AllOf, FirstOf, WeightedSum, weighted_total
 from .compare import Comparison, compare
@@ -31,7 +32,7 @@ from .math import Explanation, MathVerifier, explain
 from .numeric import NumericVerifier
 from .policy import LENIENT, STRICT, Policy
 from .reading import parse, spelled
-from .workers import close_workers
+from .workers import close_workers, set_workers, worker_count
 
 __all__ = [
     "LENIENT",
@@ -39,6 +40,7 @@ __all__ = [
     "AllOf",
     "ChoiceVerifier",
     "Comparison",
+    "Divided",
     "ExactVerifier",
     "Explanation",
     "Extraction",
@@ -61,14 +63,19 @@ __all__ = [
     "extract_gold",
     "from_function",
     "load_verifier",
+    "mark_async",
+    "mark_many",
     "parse",
     "register",
     "registry",
     "remember",
     "remembered",
+    "set_workers",
     "spelled",
+    "submit",
     "verify",
     "weighted_total",
+    "worker_count",
 ]
 
 

@@ -58,6 +58,16 @@ class FunctionVerifier:
         self.parameters = _parameters(function, self.settings)
         self._warned = origin is not None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process finds the function again where it is defined, be it a file."""
+        if self.origin is None:  # a function of a notebook: as far as pickle itself goes
+            return (FunctionVerifier, (self.function, *self._made_of))
+        return (restored, self._made_of)
+
+    @property
+    def _made_of(self) -> tuple[Any, ...]:
+        return (self.name, self.origin, self.settings, self.timeout_s)
+
     @property
     def key(self) -> str:
         """The name with a digest of the function's source and settings."""
@@ -144,6 +154,17 @@ class FunctionVerifier:
                     Verdict.failed(reason, error=repr(outcome.value), traceback=repr(outcome.value))
                 )
         return verdicts
+
+
+def restored(
+    name: str, origin: str, settings: Mapping[str, Any], timeout_s: float
+) -> FunctionVerifier:
+    """A function verifier from its pickled parts.
+
+    Raises:
+        ConfigError: the file or module of the function is not here, or fails to load.
+    """
+    return FunctionVerifier(_loaded(origin), name, origin, settings, timeout_s)
 
 
 def _with_gold(verdict: Verdict, gold: str | None) -> Verdict:

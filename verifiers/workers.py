@@ -1,115 +1,111 @@
 """Warm worker processes with deadlines: what may run long runs here and can be killed.
 
-Workers are spawned, never forked (a process with torch threads must not fork), do not import the
-caller's ``__main__`` (scripts without a guard and notebooks work), and can be used from any thread.
-The deadline of a task counts from the moment a worker takes it. A worker has no workers of its own:
-what it is asked to run in one runs where it is, under the deadline that it is under already.
+Works from any thread, from asyncio (`asyncio.to_thread`, or `stepmark.verifiers.mark_async`), from
+notebooks, scripts without a guard, daemonic processes and actors. The deadline of a task counts
+from the moment a worker takes it; then the worker is killed, with all that it started, and replaced
+in milliseconds. A worker has no workers of its own: what it is asked to run in one runs where it
+is, under the deadline that it is under already.
+
+pebble was measured for this: it cannot run in a daemonic process, waits up to three seconds for a
+worker inside a long C call, needs a fresh interpreter for each worker that it kills, and leaves
+busy workers behind when its own process is killed.
 """
 
 from __future__ import annotations
 
 import atexit
-import logging
-import multiprocessing
-import multiprocessing.context
-import multiprocessing.util  # its exit handler must be registered before ours, to run after it
+import itertools
 import os
-import sys
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-__all__ = ["Outcome", "close_workers", "run_all"]
+from stepmark.errors import ConfigError
 
-log = logging.getLogger(__name__)
+from .serving import is_worker
 
-MEMORY_BYTES = 4 * 2**30
-"""Address space of a worker that compares answers; custom functions may load what they like."""
-RENEW_AFTER = 2_000
-"""Tasks after which a worker is replaced: sympy's caches only grow."""
+if TYPE_CHECKING:
+    from .pool import Pool
+    from .processes import Starter
+
+__all__ = ["Outcome", "close_workers", "run_all", "run_each", "set_workers", "worker_count"]
+
+Kind = Literal["compare", "exact", "function"]
+
+VARIABLE = "STEPMARK_WORKERS"
+MOST_BY_DEFAULT = 4
+MOST = 1024
+RENEW_AFTER = {"compare": 2_000, "exact": 100_000, "function": 2_000}
+"""Calls after which a worker is replaced: sympy's caches only grow."""
 
 _lock = threading.RLock()
-_pools: dict[str, tuple[int, Any]] = {}
-_main_lock = threading.Lock()
-_inside = threading.Event()
-"""Set where this process is a worker."""
+_pools: dict[str, Pool] = {}
+_starters: list[Starter] = []
+_chosen: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of a task."""
 
     kind: Literal["done", "raised", "too_slow", "lost"]
     value: Any = None
     """The return value, or the exception that the task raised."""
+    tries: int = 1
+    """How often it was run; a break of a deadline in the midst of others counts."""
 
 
-class QuietProcess(multiprocessing.context.SpawnProcess):
-    """A spawned process that does not run the caller's main module again."""
+def set_workers(workers: int | None) -> None:
+    """Bound the number of processes that mark at the same time, of each kind.
 
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:  # noqa: N802  (the name that multiprocessing calls)
-        import types
+    There are two kinds: those that mark and compare, under a limit on memory, and those that run
+    custom functions. Takes effect at once; workers beyond the number end with their present task.
 
-        with _main_lock:
-            main = sys.modules["__main__"]
-            sys.modules["__main__"] = types.ModuleType("__main__")
-            try:
-                return multiprocessing.context.SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
-            finally:
-                sys.modules["__main__"] = main
+    Args:
+        workers: how many; None is the default: the environment variable ``STEPMARK_WORKERS`` where
+            it is set, else the cores that this process may use, at most 4.
 
-
-class QuietContext(multiprocessing.context.SpawnContext):
-    """The spawn context with `QuietProcess`."""
-
-    Process = QuietProcess  # type: ignore[assignment]
-
-
-def _prepare(kind: str) -> None:
-    """First thing in a worker: bounds on memory, and sympy loaded before a deadline runs.
-
-    What a custom function prints goes to standard error: standard output may carry our JSON.
+    Raises:
+        ConfigError: not a whole number from 1 to 1024.
     """
-    import signal
-
-    _inside.set()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.stdout.flush()
-    os.dup2(2, 1)
-    if kind == "compare":
-        try:
-            import resource
-
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        except (ImportError, ValueError, OSError):
-            # Windows and some macOS versions have no such limit; the deadline still holds.
-            pass
-        import sympy  # noqa: F401
-
-
-def _pool(kind: str) -> Any:
-    from pebble import ProcessPool
-
+    global _chosen  # noqa: PLW0603  (a setting of the process, as its workers are)
+    if workers is not None:
+        workers = _checked(workers, "The number of workers", "Call set_workers(2), for example.")
     with _lock:
-        known = _pools.get(kind)
-        if known is not None and known[0] == os.getpid() and known[1].active:
-            return known[1]
-        pool = ProcessPool(
-            max_workers=max(1, min(4, os.cpu_count() or 1)),
-            max_tasks=RENEW_AFTER,
-            initializer=_prepare,
-            initargs=(kind,),
-            context=cast(Any, QuietContext()),
-        )
-        _pools[kind] = (os.getpid(), pool)
-        return pool
+        _chosen = workers
+        size = worker_count()
+        for pool in _pools.values():
+            pool.resize(size)
+
+
+def worker_count() -> int:
+    """The number of workers that may run at the same time: see `set_workers`.
+
+    Raises:
+        ConfigError: the environment variable ``STEPMARK_WORKERS`` holds no whole number above 0.
+    """
+    if _chosen is not None:
+        return _chosen
+    text = os.environ.get(VARIABLE, "").strip()
+    if text:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else text
+        return _checked(number, f"The environment variable {VARIABLE}", f"Set {VARIABLE}=2.")
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        cores = os.cpu_count() or 1
+    return min(MOST_BY_DEFAULT, cores)
+
+
+def _checked(number: Any, what: str, remedy: str) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST:
+        raise ConfigError(f"{what} is {number!r}; allowed: 1 to {MOST}. {remedy}")
+    return number
 
 
 def run_all(
-    kind: Literal["compare", "function"],
+    kind: Kind,
     task: Callable[..., Any],
     arguments: Sequence[tuple[Any, ...]],
     *,
@@ -117,21 +113,67 @@ def run_all(
 ) -> list[Outcome]:
     """The outcomes of a task on many arguments, in order; nothing is raised.
 
-    A task past its deadline is tried once more, when the others are done: then its worker is idle.
+    A task past its deadline, or one whose worker died, is tried once more, on an idle worker.
 
     Args:
-        kind: which pool: workers with a memory limit and sympy, or plain ones.
+        kind: ``compare``: workers under a limit on memory, with sympy loaded; ``exact``: the same
+            ones, after all comparisons that wait; ``function``: plain ones.
         task: a function that workers can import by its module and name.
         arguments: one tuple of picklable values per call.
         timeout_s: deadline of each call, in seconds from the moment a worker takes it.
+
+    Raises:
+        ConfigError: the environment variable ``STEPMARK_WORKERS`` holds no whole number above 0.
     """
-    if _inside.is_set():
+    if is_worker():
         return [_here(task, args) for args in arguments]
-    outcomes = _round(kind, task, arguments, timeout_s)
-    for index, outcome in enumerate(outcomes):
-        if outcome.kind in ("too_slow", "lost"):
-            outcomes[index] = _round(kind, task, [arguments[index]], timeout_s)[0]
+    share = len(arguments) // (8 * worker_count())
+    at_once = min(max(share, 1), 64) if kind == "function" else 1
+    outcomes = list(_stream(kind, task, arguments, timeout_s, at_once))
+    again = [index for index, outcome in enumerate(outcomes) if _is_open(outcome)]
+    second = _stream(kind, task, [arguments[index] for index in again], timeout_s, 1)
+    for index, outcome in zip(again, second, strict=True):
+        outcomes[index] = outcome
     return outcomes
+
+
+def run_each(
+    kind: Kind,
+    task: Callable[..., Any],
+    arguments: Iterable[tuple[Any, ...]],
+    *,
+    timeout_s: float,
+    at_once: int,
+) -> Iterator[Outcome]:
+    """As `run_all`, for many short calls: the outcomes in order, each as soon as it is there.
+
+    Args:
+        kind: see `run_all`.
+        task: see `run_all`.
+        arguments: see `run_all`; read to the end when the first outcome is asked for.
+        timeout_s: see `run_all`.
+        at_once: most calls that a worker is handed together; each still has its own deadline, and
+            no call is lost with another.
+    """
+    if is_worker():
+        yield from (_here(task, args) for args in arguments)
+        return
+    known: list[tuple[Any, ...]] = []
+
+    def noted() -> Iterator[tuple[Any, ...]]:
+        for args in arguments:
+            known.append(args)
+            yield args
+
+    for index, outcome in enumerate(_stream(kind, task, noted(), timeout_s, at_once)):
+        if _is_open(outcome):
+            yield from _stream(kind, task, [known[index]], timeout_s, 1)
+        else:
+            yield outcome
+
+
+def _is_open(outcome: Outcome) -> bool:
+    return outcome.kind in ("too_slow", "lost") and outcome.tries < 2
 
 
 def _here(task: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
@@ -141,37 +183,74 @@ def _here(task: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
         return Outcome("raised", error)
 
 
-def _round(
-    kind: str, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], timeout_s: float
-) -> list[Outcome]:
+def _stream(
+    kind: Kind,
+    task: Callable[..., Any],
+    arguments: Iterable[tuple[Any, ...]],
+    timeout_s: float,
+    at_once: int,
+) -> Iterator[Outcome]:
+    from .pool import Piece
+
+    calls = iter(arguments)
+    pool = _pool("function" if kind == "function" else "compare")
+    waiting: deque[Future[list[Outcome]]] = deque()
     try:
-        futures = [_pool(kind).schedule(task, args=args, timeout=timeout_s) for args in arguments]
-    except RuntimeError as error:  # the pool was closed between two calls
-        return [Outcome("lost", error)] * len(arguments)
-    return [_outcome(future) for future in futures]
+        while some := list(itertools.islice(calls, at_once)):
+            piece = Piece(task, some, timeout_s, RENEW_AFTER[kind])
+            waiting.append(pool.put(piece, is_urgent=kind != "exact"))
+        while waiting:
+            yield from waiting.popleft().result()
+    finally:  # after an interrupt, nobody waits for the rest
+        for future in waiting:
+            future.cancel()
 
 
-def _outcome(future: Any) -> Outcome:
-    from pebble import ProcessExpired
+def _pool(kind: str) -> Pool:
+    from .pool import Pool
 
-    try:
-        return Outcome("done", future.result())
-    except (FutureTimeout, TimeoutError):
-        return Outcome("too_slow")
-    except ProcessExpired as error:
-        return Outcome("lost", error)
-    except Exception as error:
-        return Outcome("raised", error)
+    with _lock:
+        if kind not in _pools:
+            _pools[kind] = Pool(kind, worker_count(), _starter)
+        return _pools[kind]
+
+
+def _starter() -> Starter:
+    """Where workers come from: one for all pools, made when the first worker is needed."""
+    from .processes import starter
+
+    with _lock:
+        if _starters and not _starters[0].is_alive():
+            _starters.pop().close()
+        if not _starters:
+            _starters.append(starter())
+        return _starters[0]
 
 
 def close_workers() -> None:
     """Stop all workers; the next task that needs one starts them again. Safe to call twice."""
     with _lock:
-        for pid, pool in _pools.values():
-            if pid == os.getpid():
-                pool.stop()
-                pool.join()
+        pools = list(_pools.values())
         _pools.clear()
+    for pool in pools:
+        pool.close()
+    with _lock:
+        if _pools:  # somebody else goes on
+            return
+        starters = list(_starters)
+        _starters.clear()
+    for each in starters:
+        each.close()
+
+
+def _forget() -> None:
+    """In a fork of this process: the workers are not its own."""
+    global _lock  # noqa: PLW0603  (a thread that is not here may hold the old one)
+    _lock = threading.RLock()
+    _pools.clear()
+    _starters.clear()
 
 
 atexit.register(close_workers)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
