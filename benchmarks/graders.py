@@ -66,9 +66,9 @@ class Ours:
         self.item, self.problem = Item, Problem
         self.judge = MathVerifier()
         self.opened = 0
-        self.mark(WARM_UP)
         if not pool:
             self._leave_workers_out()
+        self.mark(WARM_UP)
 
     def mark(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
         items = [self.item(self.problem("0", "", gold), text) for text, gold in pairs]

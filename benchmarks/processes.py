@@ -17,9 +17,9 @@ from typing import Any, Self
 
 from stepmark.errors import SetupError
 
-START_S = 60.0
-BLOCK_S = 120.0
-PAIR_S = 20.0
+START_S = 120.0
+BLOCK_S = 240.0
+PAIR_S = 60.0
 
 
 class Hung(Exception):
@@ -67,15 +67,16 @@ class Child:
         """The reply to a request.
 
         Raises:
-            Hung: no reply within the deadline (2 minutes, for a single pair 20 seconds), or the
-                child died; the next request starts another child.
+            Hung: no reply within the deadline (4 minutes, for a single pair one), or the child
+                died; the next request starts another child.
         """
         if self.process.poll() is not None:
             self._start()
         assert self.process.stdin is not None
         line = json.dumps({"do": do, "pairs": list(pairs), **more}) + "\n"
-        self.process.stdin.write(line.encode())
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it died in between: reading says so
+            self.process.stdin.write(line.encode())
+            self.process.stdin.flush()
         return json.loads(self._read(PAIR_S if len(pairs) == 1 else BLOCK_S))
 
     def _read(self, deadline_s: float) -> bytes:
@@ -86,9 +87,10 @@ class Child:
             ready, _, _ = select.select([out], [], [], max(0.0, end - time.monotonic()))
             piece = os.read(out, 1 << 20) if ready else b""
             if not piece:
-                self.close()
                 why = f"no reply in {deadline_s:.0f} s" if not ready else "it died"
-                raise Hung(f"{why}; {self._last_words()}")
+                said = self._last_words()
+                self.close()
+                raise Hung(f"{why}; {said}")
             self.rest += piece
         line, _, self.rest = self.rest.partition(b"\n")
         return line
@@ -102,11 +104,14 @@ class Child:
         """End the child with everything that it started."""
         with contextlib.suppress(ProcessLookupError):  # it has ended, and its workers with it
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate()
+        for pipe in (self.process.stdin, self.process.stdout, self.words):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):  # what it did not read is lost
+                    pipe.close()
+        self.process.wait()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-        self.words.close()
