@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 
 from stepmark.testing import CheckFailed, check_verifier
 from stepmark.types import Item, Verdict
+from stepmark.verifiers import registry
 
 
 class Fake:
@@ -43,9 +47,72 @@ class Moody(Fake):
         return [Verdict.marked(self.calls % 2, "judged") for _ in items]
 
 
-def test_shipped_verifiers_keep_the_contract() -> None:
-    for name in ("math", "exact", "math?strict=true"):
-        assert check_verifier(name).passed
+class Locked(Fake):
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class MainThreadOnly(Fake):
+    def __call__(self, items: Sequence[Item]) -> list[Verdict]:
+        signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGALRM))
+        return super().__call__(items)
+
+
+class Golden(Fake):
+    def __call__(self, items: Sequence[Item]) -> list[Verdict]:
+        return [Verdict.marked(len(str(item.problem.gold.strip())) > 0, "x") for item in items]  # type: ignore[union-attr]
+
+
+class Columned(Fake):
+    columns = frozenset({"level"})
+
+    def __call__(self, items: Sequence[Item]) -> list[Verdict]:
+        return [Verdict.marked(bool(item.problem.meta["level"]), "x") for item in items]
+
+
+class Listed(Fake):
+    columns = ["level"]  # type: ignore[assignment]  # noqa: RUF012
+
+
+class Unstorable(Fake):
+    def __call__(self, items: Sequence[Item]) -> list[Verdict]:
+        return [Verdict.marked(1, "x", at=(1, 2)) for _ in items]
+
+
+SHIPPED = (
+    "math",
+    "math?strict=true",
+    "math?units=require",
+    "exact",
+    "exact?policy=boxed+phrase",
+    "numeric",
+    "numeric?rel_tol=0.01&percent=share",
+    "choice",
+    "choice?column=choices",
+    "format",
+    "format?steps=2&think=true&share=true",
+    "length",
+    "length?unit=characters&max_length=100&cache=50",
+    "all(math, format?one_box=true)",
+    "first(choice, math)",
+    "sum(0.9*math, 0.1*length?unit=characters)",
+    "first(choice, all(numeric, sum(format, 2*exact)))",
+)
+
+
+@pytest.mark.parametrize("reference", SHIPPED)
+def test_shipped_verifiers_keep_the_contract(reference: str) -> None:
+    assert check_verifier(reference).passed
+
+
+def test_every_shipped_name_is_checked() -> None:
+    names = {
+        name
+        for name in registry.entries()
+        if registry.entries()[name].source.startswith("stepmark ")
+    }
+    checked = {word for text in SHIPPED for word in re.findall(r"[a-z-]+", text)}
+    assert names - checked <= {"math-verify"}
 
 
 def test_a_plain_function_keeps_the_contract() -> None:
@@ -59,6 +126,12 @@ def test_a_plain_function_keeps_the_contract() -> None:
         (Raising(), "odd texts raise nothing"),
         (Slashed(), "the key is file-safe text"),
         (Moody(), "marking twice gives the same"),
+        (Locked(), "a pickled copy marks the same"),
+        (MainThreadOnly(), "another thread marks the same"),
+        (Golden(), "a problem without a gold is no error"),
+        (Columned(), "a row without its columns raises nothing"),
+        (Listed(), "columns are a set of names"),
+        (Unstorable(), "verdicts survive the store"),
     ],
 )
 def test_a_broken_promise_is_named(fake: Fake, promise: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepmark.protocols import OutcomeVerifier
@@ -26,6 +28,15 @@ ODD_TEXTS = (
     "９９ full width",
     "__import__('os').system('exit 1')",
     "9^{9^{9^9}}",
+    "\\boxed{(1+x)^{100000}}",
+    "\\boxed{" * 2_000,
+    "\\frac{" * 2_000,
+    "(" * 10_000,
+    "\\boxed{\\begin{pmatrix}" + "1&" * 5_000 + "\\end{pmatrix}}",
+    "\\boxed{" + "9" * 100_000 + "}",
+    "\x1b[31mred\x1b[0m \\boxed{\x1b}",
+    "<think>never closed",
+    "\\boxed{17} \\boxed{18} \\boxed{19}",
     "x" * 200_000,
 )
 """Completions that a policy can write; none may make a verifier raise."""
@@ -73,9 +84,11 @@ def check_verifier(
     """The report on a verifier's contract.
 
     A plain text is marked before the verifier's deadline; one verdict per item and in order; a
-    batch marks as items do one by one; twice gives the same; scores lie in [0, 1]; nothing is
-    raised, whatever the text; the key is file-safe; key and columns pickle. A verifier that is too
-    slow for the first is not asked for the others.
+    batch marks as items do one by one; twice, and from another thread, gives the same; the verifier
+    pickles and its copy marks the same (but for functions that no worker could import); scores lie
+    in [0, 1]; nothing is raised and nothing is an error, whatever the text, and without a gold;
+    verdicts survive the store; the key is file-safe. A verifier that is too slow for the first is
+    not asked for the others.
 
     Args:
         verifier: a reference as `stepmark.verifiers.load_verifier` takes it, or an object.
@@ -92,6 +105,8 @@ def check_verifier(
     subject = load_verifier(verifier)
     tried = [*items, *_plain(subject)]
     odd = _odd(subject)
+    no_gold = [_without_gold(item) for item in tried]
+    no_columns = [replace(item, problem=replace(item.problem, meta={})) for item in tried]
     prompt = _attempt("a plain text is marked before the deadline", lambda: _prompt(subject, tried))
     if not prompt.passed:  # everything else would wait for the deadline, many times
         return _reported(subject, [prompt], strict)
@@ -99,14 +114,20 @@ def check_verifier(
         prompt,
         _attempt("the key is file-safe text", lambda: _key(subject)),
         _attempt("key and columns pickle", lambda: _pickles(subject)),
+        _attempt("columns are a set of names", lambda: _names(subject)),
+        _attempt("a pickled copy marks the same", lambda: _copied(subject, tried)),
         _attempt("an empty batch gives an empty list", lambda: _is([], subject([]))),
         _attempt("one verdict per item", lambda: _counts(subject, tried)),
         _attempt("a batch marks as items do one by one", lambda: _one_by_one(subject, tried)),
         _attempt("a reversed batch gives reversed verdicts", lambda: _reversed(subject, tried)),
         _attempt("marking twice gives the same", lambda: _is(subject(tried), subject(tried))),
+        _attempt("another thread marks the same", lambda: _threaded(subject, tried)),
+        _attempt("a problem without a gold is no error", lambda: _no_errors(subject, no_gold)),
+        _attempt("a row without its columns raises nothing", lambda: _counts(subject, no_columns)),
         _attempt("odd texts raise nothing", lambda: _counts(subject, odd)),
         _attempt("odd texts are not errors of the verifier", lambda: _no_errors(subject, odd)),
         _attempt("scores lie in [0, 1]", lambda: _scores(subject, [*tried, *odd])),
+        _attempt("verdicts survive the store", lambda: _stored(subject, [*tried, *odd, *no_gold])),
     ]
     return _reported(subject, checks, strict)
 
@@ -147,6 +168,10 @@ def _odd(verifier: OutcomeVerifier) -> list[Item]:
     return [_item(verifier, index, text, "17") for index, text in enumerate(ODD_TEXTS)]
 
 
+def _without_gold(item: Item) -> Item:
+    return replace(item, problem=replace(item.problem, gold=None, solution=None))
+
+
 def _prompt(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
     slow = [verdict for verdict in verifier(items[:1]) if verdict.reason == Reason.TOO_SLOW]
     return f"too slow ({slow[0].detail}); nothing else was checked" if slow else None
@@ -161,6 +186,38 @@ def _key(verifier: OutcomeVerifier) -> str | None:
 def _pickles(verifier: OutcomeVerifier) -> str | None:
     pair = (verifier.key, verifier.columns)
     return _is(pair, pickle.loads(pickle.dumps(pair)))
+
+
+def _names(verifier: OutcomeVerifier) -> str | None:
+    columns = verifier.columns
+    good = isinstance(columns, frozenset) and all(isinstance(name, str) for name in columns)
+    return None if good else f"{columns!r:.200}; allowed is a frozenset of column names"
+
+
+def _copied(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    if not _importable(verifier):
+        return None
+    copy = pickle.loads(pickle.dumps(verifier))
+    return _is((verifier.key, verifier(items)), (copy.key, copy(items)))
+
+
+def _importable(verifier: Any) -> bool:
+    """False for functions of notebooks and lambdas: they run in this process only, and say so."""
+    parts = getattr(verifier, "parts", ())
+    return getattr(verifier, "origin", "") is not None and all(map(_importable, parts))
+
+
+def _threaded(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return _is(verifier(items), pool.submit(verifier, items).result())
+
+
+def _stored(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
+    for verdict in verifier(items):
+        row = verdict.to_row()
+        if (seen := _is(row, json.loads(json.dumps(row)))) is not None:
+            return f"{seen}; a detail may hold numbers, texts, lists and tables of them"
+    return None
 
 
 def _counts(verifier: OutcomeVerifier, items: Sequence[Item]) -> str | None:
