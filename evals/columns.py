@@ -103,8 +103,9 @@ def find_columns(
 
 
 def _missing(kind: str, asked: str, names: Sequence[str]) -> DataError:
+    hint = did_you_mean(asked, names)
     return DataError(
-        f"There is no column {asked!r} for the {kind}. {did_you_mean(asked, names)} "
+        f"There is no column {asked!r} for the {kind}. {hint}{' ' if hint else ''}"
         f"The columns are: {', '.join(names)}."
     )
 

@@ -61,8 +61,9 @@ def join_golds(recording: Recording, task: LoadedTask, column: str) -> Recording
     cells = [_cell(row, column) for row in recording.rows]
     if all(cell is None for cell in cells):
         names = sorted(recording.columns)
+        hint = did_you_mean(column, names)
         raise DataError(
-            f"There is no column {column!r} to join on. {did_you_mean(column, names)} "
+            f"There is no column {column!r} to join on. {hint}{' ' if hint else ''}"
             f"The columns are: {', '.join(names)}. Say which one: --join-on NAME."
         )
     join = _best(_joins(task), cells)
