@@ -32,6 +32,11 @@ def canonical(node: Node) -> Ratio:
         Unreadable: the node is no expression (words, a list), or divides by zero.
         TooLarge: the normal form would be beyond the bounds.
     """
+    return form(node)
+
+
+def form(node: Node) -> Ratio:
+    """`canonical`, not remembered: parts of an expression are hashed once for each level above."""
     match node:
         case Number(value, _, base):
             return Ratio.of(value if base is None else _from_base(value, base))
@@ -40,9 +45,9 @@ def canonical(node: Node) -> Ratio:
         case Constant(("pi" | "e" | "i") as name):
             return Ratio.atom((name,))
         case Percent(value):
-            return canonical(value).times(Ratio.of(Fraction(1, 100)))
+            return form(value).times(Ratio.of(Fraction(1, 100)))
         case Measure(value, _):
-            return canonical(value)
+            return form(value)
         case Binary(op, left, right):
             return _binary(op, left, right)
         case Call(name, args):
@@ -59,8 +64,8 @@ def _from_base(value: Fraction, base: int) -> int:
 
 def _binary(op: str, left: Node, right: Node) -> Ratio:
     if op == "^":
-        return _power(canonical(left), canonical(right))
-    a, b = canonical(left), canonical(right)
+        return _power(form(left), form(right))
+    a, b = form(left), form(right)
     if op == "+":
         return a.add(b)
     if op == "-":
@@ -146,7 +151,7 @@ def _root_of_number(value: Fraction, power: Fraction) -> Ratio:
 
 
 def _call(name: str, args: Sequence[Node]) -> Ratio:
-    values = [canonical(arg) for arg in args]
+    values = [form(arg) for arg in args]
     first = values[0]
     if name in ("sqrt", "cbrt"):
         degree = values[1].rational() if len(values) > 1 else Fraction(3 if name == "cbrt" else 2)
