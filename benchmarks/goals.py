@@ -28,32 +28,42 @@ def goals(results: dict[str, Any]) -> list[dict[str, Any]]:
     for name, least in SPEEDUPS.items():
         measured = results["throughput"][name].get("ratio")
         if measured:
-            found.append(_goal("throughput", f"{name}: times the peer's", measured, least, ">="))
+            found.append(_goal(name, "times the peer's throughput", measured, least=least))
     cold = results["latency"]["cold"]["ours"]
-    found.append(_goal("latency", "peer_tests: median, us", cold["median_us"], MEDIAN_US, "<="))
-    found.append(_goal("latency", "peer_tests: p99, us", cold["p99_us"], P99_US, "<="))
-    sympy = {"value": int(results["import"]["ours"]["loads_sympy"])}
-    found.append(_goal("import", "sympy loaded by the import", sympy, 0, "<="))
+    found.append(_goal("peer_tests", "median, us", cold["median_us"], most=MEDIAN_US))
+    found.append(_goal("peer_tests", "p99, us", cold["p99_us"], most=P99_US))
     for name, least in ACCURACIES.items():
         ours = results["accuracy"][name]["ours"]["accuracy"]
-        found.append(_goal("accuracy", f"{name}: accuracy", ours, least, ">="))
+        found.append(_goal(name, "accuracy", ours, least=least))
     for name, most in FALSE_POSITIVES.items():
         ours = results["accuracy"][name]["ours"]["false_positives"]
-        found.append(_goal("accuracy", f"{name}: false positives", ours, most, "<="))
-    return found
+        found.append(_goal(name, "wrong, accepted", ours, most=most))
+    for goal in found:
+        timed = goal["what"] not in ("accuracy", "wrong, accepted")
+        goal["slow"] = timed and not goal["reached"]
+    sympy = {"value": int(results["import"]["ours"]["loads_sympy"])}
+    imported = _goal("", "sympy loaded by import stepmark.verifiers", sympy, most=0)
+    return [*found, {**imported, "slow": False}]
 
 
 def _goal(
-    kind: str, name: str, measured: dict[str, Any], bound: float, sense: str
+    corpus: str,
+    what: str,
+    measured: dict[str, Any],
+    *,
+    least: float | None = None,
+    most: float | None = None,
 ) -> dict[str, Any]:
     value = measured["value"]
+    known = value is not None
+    reached = known and (least is None or value >= least) and (most is None or value <= most)
     return {
-        "kind": kind,
-        "name": name,
-        "goal": bound,
-        "sense": sense,
+        "corpus": corpus,
+        "what": what,
+        "least": least,
+        "most": most,
         "value": value,
         "low": measured.get("low"),
         "high": measured.get("high"),
-        "reached": value is not None and (value >= bound if sense == ">=" else value <= bound),
+        "reached": reached,
     }

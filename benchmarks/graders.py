@@ -30,7 +30,8 @@ WARM_UP: tuple[Pair, ...] = (
     (r"We get \boxed{[0, 1)}.", r"0 \le x < 1"),
     (r"The answer is \boxed{\text{(B)}}.", "B"),
     ("She makes 9 * 2 = $<<9*2=18>>18.\nA: 18", "18"),
-    (r"It is \boxed{x^{10} + 5 \text{ cm}}.", r"\ln 7"),
+    (r"It is \boxed{150 \text{ cm}}.", r"1.5 \text{ m}"),
+    (r"It is \boxed{x^{10} + \log_2 5}.", r"\ln 7"),
 )
 """Marked before anything is timed, so that imports, grammars and workers are there."""
 
@@ -56,22 +57,24 @@ class Ours:
 
     Args:
         pool: False: comparisons that would go to sympy in a worker are counted in `opened` and
-            left undecided, so that only the work of this process is seen.
+            stay undecided, so that only the work of this process is seen.
     """
 
     def __init__(self, pool: bool = True) -> None:
-        from stepmark.types import Item, Problem
+        from stepmark.types import Item, Problem, Verdict
         from stepmark.verifiers import MathVerifier
 
-        self.item, self.problem = Item, Problem
+        self.item, self.problem, self.verdict = Item, Problem, Verdict
         self.judge = MathVerifier()
-        self.opened = 0
-        if not pool:
-            self._leave_workers_out()
+        self.pool, self.opened = pool, 0
         self.mark(WARM_UP)
 
     def mark(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
         items = [self.item(self.problem("0", "", gold), text) for text, gold in pairs]
+        if not self.pool:
+            found = self.judge.begin(items)
+            self.opened += sum(not isinstance(entry, self.verdict) for entry in found)
+            return []
         return [
             {
                 "correct": verdict.correct,
@@ -92,19 +95,6 @@ class Ours:
 
     def prepare(self, gold: str) -> None:
         self.judge.prepare(gold)
-
-    def _leave_workers_out(self) -> None:
-        from stepmark.verifiers import workers
-
-        real = workers.run_all
-
-        def run_all(_kind: str, _task: object, arguments: Sequence[object], **_: object) -> list:
-            self.opened += 1
-            return [workers.Outcome("done", "different") for _ in arguments]
-
-        for module in modules("stepmark.verifiers"):
-            if getattr(module, "run_all", None) is real:
-                module.run_all = run_all  # type: ignore[attr-defined]
 
 
 class Peer:

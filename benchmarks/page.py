@@ -64,11 +64,13 @@ def _goals(goals: Iterable[dict[str, Any]]) -> str:
         bounds = ""
         if goal["low"] is not None:
             bounds = f"{_number(goal['low'])} to {_number(goal['high'])}"
-        sign = "≥" if goal["sense"] == ">=" else "≤"
         reached = "yes" if goal["reached"] else "**no**"
-        wanted = f"{sign} {_number(goal['goal'])}"
-        rows.append((goal["name"], wanted, _number(goal["value"]), bounds, reached))
-    return _table(("goal", "wanted", "measured", "95 %", "reached"), rows)
+        wanted = f"≥ {_number(goal['least'])}"
+        if goal["least"] is None:
+            wanted = f"≤ {_number(goal['most'])}"
+        measured = _number(goal["value"])
+        rows.append((goal["corpus"], goal["what"], wanted, measured, bounds, reached))
+    return _table(("corpus", "what", "wanted", "measured", "95 %", "reached"), rows)
 
 
 def _throughput(rates: dict[str, Any]) -> str:
@@ -170,7 +172,7 @@ def _differing(differing: dict[str, Any], most: int = 40) -> str:
 def _profiles(profiles: dict[str, Any]) -> str:
     parts = []
     for name, own in profiles.items():
-        parts.append(f"Pairs at the {name}, {own['us_per_item']} us each under the profiler:\n")
+        parts.append(f"{name}: {own['us_per_item']} us a row under the profiler.\n")
         rows = [
             (f"`{row['function']}`", row["cumulative_us"], row["own_us"], row["calls"])
             for row in own["cumulative"]

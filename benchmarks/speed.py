@@ -21,6 +21,9 @@ TIMED = ("peer_tests", GSM8K, MATH)
 loops_ms: list[float] = []
 """CPU time of a fixed loop at the start of each process: the spread shows how quiet it was."""
 
+PROFILED = 200
+"""Rows of a corpus that are profiled."""
+
 Answers = dict[str, dict[str, list[dict[str, Any]]]]
 """By grader and corpus, one answer per row."""
 
@@ -186,13 +189,22 @@ def imports(graders: Sequence[str], times: int) -> dict[str, Any]:
     return found
 
 
-def profiles(rows: list[Row], micro: list[float | None], seed: int) -> dict[str, Any]:
-    """Where our time goes: the pairs around the median, and the slowest two in a hundred."""
-    order = sorted(range(len(rows)), key=lambda index: micro[index] or 0.0)
-    middle = order[int(0.4 * len(order)) : int(0.6 * len(order)) + 1]
-    slow = order[int(0.98 * len(order)) :]
+def profiles(
+    corpora: dict[str, list[Row]], missed: Sequence[str], micro: list[float | None], seed: int
+) -> dict[str, Any]:
+    """Where our time goes on the corpora whose goal is missed.
+
+    Of peer_tests, the pairs around the median and the slowest two in a hundred, apart.
+    """
+    chosen: dict[str, list[Row]] = {}
+    for name in missed:
+        rows = corpora[name]
+        if name == "peer_tests":
+            order = sorted(range(len(rows)), key=lambda index: micro[index] or 0.0)
+            middle = order[int(0.4 * len(order)) : int(0.6 * len(order)) + 1]
+            chosen["peer_tests, median"] = [rows[i] for i in middle]
+            chosen["peer_tests, p99"] = [rows[i] for i in order[int(0.98 * len(order)) :]]
+        else:
+            chosen[name] = rows[:: max(1, len(rows) // PROFILED)]
     with Child("ours", seed, pool=False) as child:
-        return {
-            "median": child.ask("profile", pairs([rows[i] for i in middle])),
-            "p99": child.ask("profile", pairs([rows[i] for i in slow])),
-        }
+        return {name: child.ask("profile", pairs(rows)) for name, rows in chosen.items()}
