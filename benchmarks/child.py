@@ -110,13 +110,17 @@ def calibrate(_grader: Grader, _pairs: list[Pair]) -> dict[str, Any]:
     return {"cpu_ns": time.process_time_ns() - start}
 
 
-def profile(grader: Grader, pairs: list[Pair]) -> dict[str, Any]:
-    """Where the time of some pairs goes: functions by the time in them and in what they call."""
+def profile(grader: Grader, pairs: list[Pair], *, cold: bool) -> dict[str, Any]:
+    """Where the time of some pairs goes: functions by the time in them and in what they call.
+
+    Caches are emptied before each pair (cold), or once for all of them, as they are when measured.
+    """
     profiler = cProfile.Profile()
-    for pair in pairs * PROFILE_REPEATS:
+    parts = [[pair] for pair in pairs] if cold else [pairs]
+    for part in parts * PROFILE_REPEATS:
         grader.forget()
         profiler.enable()
-        grader.mark([pair])
+        grader.mark(part)
         profiler.disable()
     calls = PROFILE_REPEATS * len(pairs)
     stats = pstats.Stats(profiler).get_stats_profile()

@@ -15,10 +15,11 @@ at a time without workers, with every cache that holds texts emptied before it, 
 (sympy's own cache and compiled patterns stay); the figure of a pair is its median over the rounds
 ("least": its least time, which neighbours on the machine inflate less); pairs that hung are not
 timed. "Gold read before" leaves out reading the gold, as for the second completion of a group;
-"groups" are the eight recorded completions of each MATH problem, whose gold is read once. Math-
-Verify runs with its default settings and timeouts, golds as `$gold$`; bare answers go to both as
-`The answer is $\\boxed{ANSWER}$.`. Intervals are 95 %: Wilson for shares, bootstrap over blocks
-for ratios and over items for percentiles. An answer that was not marked counts as "different".
+"groups" are the eight recorded completions of each MATH problem, whose gold is read once.
+Math-Verify runs with its default settings and timeouts, golds as `$gold$`; bare answers go to
+both as `The answer is $\\boxed{ANSWER}$.`. Intervals are 95 %: Wilson for shares, bootstrap over
+blocks for ratios and over items for percentiles. An answer that was not marked counts as
+"different".
 """
 
 

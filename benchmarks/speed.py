@@ -205,6 +205,9 @@ def profiles(
             chosen["peer_tests, median"] = [rows[i] for i in middle]
             chosen["peer_tests, p99"] = [rows[i] for i in order[int(0.98 * len(order)) :]]
         else:
-            chosen[name] = rows[:: max(1, len(rows) // PROFILED)]
+            chosen[name] = rows[:PROFILED]
     with Child("ours", seed, pool=False) as child:
-        return {name: child.ask("profile", pairs(rows)) for name, rows in chosen.items()}
+        return {
+            name: child.ask("profile", pairs(rows), cold=name not in corpora)
+            for name, rows in chosen.items()
+        }
