@@ -2,8 +2,9 @@
 #   make quickstart   install and run the main job on the embedded task
 #   make test         install, lint, type-check, run the everyday tests
 #   make test-slow    real models, built wheels, whole runs
+#   make bench        the verifier beside Math-Verify, in a venv of its own (set STEPMARK_DATA)
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow check format install clean
+.PHONY: help quickstart test test-slow bench check format install clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -62,5 +63,16 @@ $(SMOLLM2)/model.safetensors: | $(VENV)/.test
 test-slow: $(VENV)/.test $(SMOLLM2)/model.safetensors
 	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/pytest -q -m slow --durations=15 -rs
 
+# Measures the verifier; BENCH_FLAGS=--quick takes a sample. The venv holds the base install and the peer.
+BENCH := .venv-bench
+BENCH_FLAGS ?=
+$(BENCH)/.ready: pyproject.toml constraints/bench.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip --disable-pip-version-check install -q -c constraints/bench.txt -e '.[compare]'
+	@touch $@
+
+bench: $(BENCH)/.ready
+	$(BENCH)/bin/python benchmarks/verifier.py --out benchmarks/results.json $(BENCH_FLAGS)
+
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
