@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepmark.errors import VerifierError
+from stepmark.errors import DataError, VerifierError
 
 from .compare import Units, compare
 from .limits import MAX_CHARS, TooLarge, Unreadable
@@ -13,7 +13,11 @@ from .spellings import same_spelling
 from .tree import Node
 from .workers import run_all
 
-__all__ = ["equal"]
+__all__ = ["GoldError", "equal"]
+
+
+class GoldError(DataError):
+    """A gold cannot be read, or is beyond the bounds; a verifier that raises it abstains."""
 
 
 def equal(
@@ -24,7 +28,8 @@ def equal(
     Nothing is extracted: both are answers, as they stand in a box, or trees that `parse` made.
     What exact rules leave open is settled by sympy in a worker. Whose fault decides, as in
     verdicts: an answer that cannot be read, is too large or takes too long is False; a gold like
-    that is an error, so that no data set is marked wrong in silence.
+    that is an error, so that no data set is marked wrong in silence. A function that is used as a
+    verifier need not catch it: the row abstains.
 
     Args:
         gold: the reference answer; first, because percent signs and units follow it.
@@ -34,8 +39,7 @@ def equal(
         timeout_s: deadline of one symbolic comparison in a worker, in seconds; tried twice.
 
     Raises:
-        Unreadable: the gold is no mathematics and no words.
-        TooLarge: the gold is beyond the bounds.
+        GoldError: the gold is no mathematics and no words, or beyond the bounds.
         VerifierError: the worker was lost, twice.
         ConfigError: a setting has a value that is not allowed.
 
@@ -68,10 +72,10 @@ def _gold(gold: str | Node) -> Node:
     try:
         return parse(gold)
     except Unreadable as error:
-        raise Unreadable(f"The gold {gold!r:.60} cannot be read: {error}. {remedy}") from error
+        raise GoldError(f"The gold {gold!r:.60} cannot be read: {error}. {remedy}") from error
     except (TooLarge, RecursionError) as error:
         why = str(error) or "nested too deep"
-        raise TooLarge(f"The gold {gold!r:.60} is beyond the bounds: {why}. {remedy}") from error
+        raise GoldError(f"The gold {gold!r:.60} is beyond the bounds: {why}. {remedy}") from error
 
 
 def _proved(pairs: tuple[tuple[Node, Node], ...], timeout_s: float) -> bool:

@@ -25,6 +25,7 @@ from stepmark.protocols import OutcomeVerifier
 from stepmark.registry import Registry
 from stepmark.types import Item, Reason, Verdict
 
+from .equality import GoldError
 from .workers import run_all
 
 __all__ = ["FunctionVerifier", "check_columns", "from_function", "registry"]
@@ -224,9 +225,14 @@ def _loaded(origin: str) -> Callable[..., Any]:
 
 
 def marked_by(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Verdict:
-    """What a function says, as a verdict; what it raises is an error verdict with its traceback."""
+    """What a function says, as a verdict; what it raises is an error verdict with its traceback.
+
+    Only a `GoldError`, which `equal` raises, is the data's fault: the row abstains.
+    """
     try:
         value = function(**arguments)
+    except GoldError as error:
+        return Verdict.abstained(Reason.GOLD_UNREADABLE, why=str(error))
     except (Exception, SystemExit) as error:
         return Verdict.failed(
             Reason.VERIFIER_RAISED, error=repr(error), traceback=traceback.format_exc()

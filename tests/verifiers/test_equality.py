@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepmark.errors import ConfigError
-from stepmark.verifiers import TooLarge, Unreadable, equal, parse, verify
+from stepmark.types import Reason, Status
+from stepmark.verifiers import GoldError, equal, parse, verify
 
 ANSWERS = [
     "1/2",
@@ -40,10 +41,19 @@ def test_an_answer_that_cannot_be_used_is_false_and_a_gold_is_an_error() -> None
     assert equal("5", r"\frac{1}{") is False
     assert equal("5", r"9^{9^{9^9}}") is False
     assert equal(r"\frac{1}{", r"\frac{1}{"), "the same text is the same answer"
-    with pytest.raises(Unreadable, match=r"The gold .* cannot be read.*Mend the gold"):
+    with pytest.raises(GoldError, match=r"The gold .* cannot be read.*Mend the gold"):
         equal(r"\frac{1}{", "5")
-    with pytest.raises(TooLarge, match="beyond the bounds"):
+    with pytest.raises(GoldError, match="beyond the bounds"):
         equal("9" * 5000, "5")
+
+
+def test_a_function_over_equal_abstains_where_the_gold_cannot_be_used() -> None:
+    def mine(completion: str, gold: str) -> bool:
+        return equal(gold, completion)
+
+    verdict = verify("5", gold=r"\frac{1}{", verifier=mine)
+    assert (verdict.status, verdict.reason) == (Status.ABSTAIN, Reason.GOLD_UNREADABLE)
+    assert verify("5", gold="5.0", verifier=mine).correct
 
 
 def test_settings_are_those_of_math() -> None:
