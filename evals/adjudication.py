@@ -63,8 +63,10 @@ class Adjudicated:
     """Adjudications of rows that the file does not hold."""
     changes: tuple[Change, ...]
     names: frozenset[tuple[str, str, int]]
+    label: str
+    """What the labels were before."""
 
-    def told(self, marked: Sequence[MarkedRow], label: str, key: str) -> str:
+    def told(self, marked: Sequence[MarkedRow], key: str) -> str:
         """Who was right, in a sentence for people."""
         was = {change.name: change.was for change in self.changes}
         own = [row for row in marked if row.recorded.name in self.names]
@@ -73,9 +75,11 @@ class Adjudicated:
         theirs = sum(row.recorded.name not in was for row in decided)
         unsure = f", {self.unsure} unsure" if self.unsure else ""
         unknown = f" {self.unknown} name no row of this file." if self.unknown else ""
+        rows = "1 row" if self.rows == 1 else f"{self.rows} rows"
+        changed = "1 label" if len(self.changes) == 1 else f"{len(self.changes)} labels"
         return (
-            f"Adjudicated: {self.rows} rows{unsure}. Of {len(decided)} decided, {key} had {ours} "
-            f"right and {label} {theirs}; {len(self.changes)} labels changed.{unknown}"
+            f"Adjudicated: {rows}{unsure}. Of {len(decided)} decided, {key} had {ours} "
+            f"right and {self.label} {theirs}; {changed} changed.{unknown}"
         )
 
 
@@ -150,8 +154,9 @@ def adjudicate(
             changes.append(Change(row.name, row.label, one.correct, one.note))
         rows.append(row if one is None else row._replace(label=one.correct))
     unsure = sum(one.correct is None for one in words.values())
-    found = Adjudicated(len(words), unsure, unknown, tuple(changes), frozenset(words))
-    return replace(recording, rows=rows), found
+    label = recording.label
+    found = Adjudicated(len(words), unsure, unknown, tuple(changes), frozenset(words), label)
+    return replace(recording, rows=rows, label=f"{label}, adjudicated"), found
 
 
 def _places(rows: Sequence[Recorded]) -> dict[tuple[str | None, str, int], tuple[str, str, int]]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +20,8 @@ from urllib.parse import quote
 from stepmark.errors import RunError
 from stepmark.protocols import OutcomeVerifier
 from stepmark.store import Lock, append_rows, read_rows, rows_hash, write_json
-from stepmark.types import Verdict
+from stepmark.types import Item, Problem, Verdict
+from stepmark.verifiers import Divided, mark_many
 
 from .grade import AT_ONCE, check_error_share, mark
 from .recorded import Recorded, Recording
@@ -31,8 +33,12 @@ JOB = "job.json"
 
 SAVE_EVERY_S = 2.0
 """What a kill may lose, about: batches grow until marking one takes so long."""
-FEW = 64
+FEW = 16
 """Completions in the first batch."""
+SLOW_S = 0.001
+"""Time for one completion from which on worker processes pay for the way there and back."""
+LONG_S = 10.0
+"""Time left from which on they pay for their start."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the verifier's key, the verdicts there are and those there will be."""
@@ -70,10 +76,11 @@ class Workplace:
         folder: ``OUT.part``.
         out: the result, where an earlier one of the same job may stand.
         job: what is marked by whom.
+        in_workers: mark in several processes; None: as soon as that is worth it.
     """
 
-    def __init__(self, folder: Path, out: Path, job: Job) -> None:
-        self.folder, self.out, self.job = folder, out, job
+    def __init__(self, folder: Path, out: Path, job: Job, in_workers: bool | None = None) -> None:
+        self.folder, self.out, self.job, self.in_workers = folder, out, job, in_workers
 
     def mark(
         self,
@@ -92,18 +99,34 @@ class Workplace:
         verdicts = self._known(path, verifier.key, rows)
         tell = on_progress or (lambda key, done, total: None)
         tell(verifier.key, len(verdicts), len(rows))
-        size = FEW
-        while len(verdicts) < len(rows):
-            batch = rows[len(verdicts) : len(verdicts) + size]
-            started = time.monotonic()
-            fresh = mark(verifier, [row.sample for row in batch])
-            verdicts += fresh
-            check_error_share(verifier.key, verdicts, max_error_share, is_partial=True)
-            append_rows(path, map(_kept, batch, fresh))
+        saved, started = len(verdicts), time.monotonic()
+        for verdict in self._fresh(verifier, rows[saved:]):
+            verdicts.append(verdict)
+            if len(verdicts) % 64 and len(verdicts) < len(rows):
+                continue
+            if len(verdicts) == len(rows) or time.monotonic() - started > SAVE_EVERY_S:
+                check_error_share(verifier.key, verdicts, max_error_share, is_partial=True)
+                append_rows(path, map(_kept, rows[saved:], verdicts[saved:]))
+                saved, started = len(verdicts), time.monotonic()
             tell(verifier.key, len(verdicts), len(rows))
-            size = _next_size(size, time.monotonic() - started)
         check_error_share(verifier.key, verdicts, max_error_share)
         return verdicts
+
+    def _fresh(self, verifier: OutcomeVerifier, rows: Sequence[Recorded]) -> Iterator[Verdict]:
+        """The verdicts on these rows, in order, as they become ready."""
+        start, size, in_workers = 0, FEW, self.in_workers
+        while start < len(rows) and not in_workers:
+            began, some = time.monotonic(), rows[start : start + size]
+            yield from mark(verifier, [row.sample for row in some])
+            start += len(some)
+            took_s = time.monotonic() - began
+            size = _next_size(size, took_s)
+            if in_workers is None and isinstance(verifier, Divided):
+                each_s = took_s / len(some)
+                is_worth_it = each_s > SLOW_S and each_s * (len(rows) - start) > LONG_S
+                in_workers = is_worth_it or None
+        items = (_item(row, verifier) for row in rows[start:])
+        yield from mark_many(items, verifier=verifier)
 
     def _known(self, path: Path, key: str, rows: Sequence[Recorded]) -> list[Verdict]:
         """The verdicts that an unfinished or a finished command left, a head of all."""
@@ -127,6 +150,20 @@ class Workplace:
         return [Verdict.from_row(row) for row in kept] if len(kept) == len(rows) else []
 
 
+def _item(row: Recorded, verifier: OutcomeVerifier) -> Item:
+    """What travels to a worker: of the row's other columns those that the verifier asks for."""
+    sample = row.sample
+    if not isinstance(verifier, Divided) or verifier.columns:
+        return sample.to_item()
+    return Item(_problem(sample.id, sample.problem, sample.gold), sample.completion, sample.prompt)
+
+
+@lru_cache(maxsize=256)
+def _problem(id: str, text: str, gold: str | None) -> Problem:
+    """One object for all completions of a problem, which then travels once."""
+    return Problem(id, text, gold)
+
+
 def _next_size(size: int, took_s: float) -> int:
     """Twice as many after a quick batch, half as many after a slow one."""
     if took_s < SAVE_EVERY_S / 2:
@@ -140,7 +177,7 @@ def _kept(row: Recorded, verdict: Verdict) -> dict[str, Any]:
 
 
 @contextmanager
-def workplace(out: Path, job: Job) -> Iterator[Workplace]:
+def workplace(out: Path, job: Job, in_workers: bool | None = None) -> Iterator[Workplace]:
     """The place of a job's verdicts on their way to ``out``; removed when the block ends well.
 
     A finished result of the same file and verifier is replaced at the end; nothing else is.
@@ -158,7 +195,7 @@ def workplace(out: Path, job: Job) -> Iterator[Workplace]:
     try:
         if not (folder / JOB).exists():
             write_json(folder / JOB, {"kind": KIND, **asdict(job)})
-        yield Workplace(folder, out, job)
+        yield Workplace(folder, out, job, in_workers)
         shutil.rmtree(folder)
     finally:
         if folder.exists() and not any(folder.glob("verdicts.*")):
@@ -206,8 +243,7 @@ def _other(place: str, found: dict[str, Any], job: Job, folder: Path) -> RunErro
     held = f"{found.get('verifier')} on {found.get('source')!r}"
     changed = f"asked for is {asked}" if held != asked else "its rows or the flags have changed"
     return RunError(
-        f"{place} verdicts of {held}; {changed}. "
-        f"Choose another --out, or remove {str(folder)!r}."
+        f"{place} verdicts of {held}; {changed}. Choose another --out, or remove {str(folder)!r}."
     )
 
 

@@ -184,6 +184,7 @@ def regrade(
     recording: Recording | None = None,
     against: OutcomeVerifier | None = None,
     adjudications: Sequence[Adjudication] = (),
+    in_workers: bool | None = None,
     max_error_share: float = 0.1,
     on_progress: Progress | None = None,
 ) -> Regrade:
@@ -201,6 +202,7 @@ def regrade(
         recording: read already, and perhaps chosen from: marked in place of the file.
         against: another verifier, whose verdicts stand in place of the labels.
         adjudications: what people decided; they stand in place of all other labels.
+        in_workers: mark in several processes; None: as soon as that is worth it.
         max_error_share: largest share of error verdicts, in [0, 1].
         on_progress: called with a verifier's key, the verdicts there are and those there will be.
 
@@ -216,7 +218,7 @@ def regrade(
         check_columns(against, recording.columns)
         _check_differ(verifier, against)
     job = Job(Path(source).name, digest_of(recording), verifier.key)
-    with workplace(Path(out), job) as place:
+    with workplace(Path(out), job, in_workers) as place:
         verdicts = place.mark(verifier, recording, max_error_share, on_progress)
         others = None
         if against is not None:
@@ -267,6 +269,7 @@ def verdict_rows(
     out: Path,
     recording: Recording,
     *,
+    in_workers: bool | None = None,
     max_error_share: float = 0.1,
     on_progress: Progress | None = None,
 ) -> list[MarkedRow]:
@@ -276,7 +279,7 @@ def verdict_rows(
     """
     check_columns(verifier, recording.columns)
     job = Job(Path(source).name, digest_of(recording), verifier.key)
-    with workplace(Path(out), job) as place:
+    with workplace(Path(out), job, in_workers) as place:
         verdicts = place.mark(verifier, recording, max_error_share, on_progress)
         rows = _rows(recording, verdicts, None)
         with publish(Path(out)) as part:

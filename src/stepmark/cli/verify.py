@@ -37,6 +37,7 @@ JoinOn = Annotated[
     Text, typer.Option(metavar="COLUMN", help="Its ids, places from 0, questions or prompts.")
 ]
 Decided = Annotated[Path | None, typer.Option(metavar="FILE", help="What was decided on the page.")]
+Workers = Annotated[int | None, typer.Option(help="Processes that mark; else as they pay off.")]
 Limit = Annotated[int | None, typer.Option(help="So many rows, chosen by hash.")]
 First = Annotated[int | None, typer.Option(help="The first so many rows.")]
 
@@ -57,6 +58,7 @@ def verify(
     gold_from: GoldFrom = None,
     join_on: JoinOn = None,
     adjudicated: Decided = None,
+    workers: Workers = None,
     limit: Limit = None,
     first: First = None,
     as_json: Json = False,
@@ -75,6 +77,7 @@ def verify(
         "gold_from": gold_from,
         "join_on": join_on,
         "adjudicated": adjudicated,
+        "workers": workers,
         "limit": limit,
         "first": first,
     }

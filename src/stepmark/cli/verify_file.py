@@ -32,6 +32,7 @@ class FileJob:
     gold_from: str | None = None
     join_on: str | None = None
     adjudicated: Path | None = None
+    workers: int | None = None
     limit: int | None = None
     first: int | None = None
     completion_column: str | None = None
@@ -45,16 +46,23 @@ class FileJob:
         """Whether a file of verdict rows is asked for, not a folder."""
         return self.out.name.endswith(".jsonl")
 
+    @property
+    def in_workers(self) -> bool | None:
+        """Whether several processes mark; None where nobody said."""
+        return None if self.workers is None else self.workers > 1
+
 
 def verify_file(job: FileJob, *, as_json: bool) -> int:
     """Mark the file and write what was found; 0, or 3 where rows could not be used."""
     from stepmark.evals import read_adjudications, regrade, verdict_rows
-    from stepmark.verifiers import check_columns, load_verifier
+    from stepmark.verifiers import check_columns, load_verifier, set_workers
 
     from .verify_report import tell_folder, tell_rows, write_page
 
     _check(job)
     decided = read_adjudications(job.adjudicated) if job.adjudicated else []
+    if job.workers is not None:
+        set_workers(job.workers)
     judge = load_verifier(job.verifier)
     other = load_verifier(job.against) if job.against else None
     recording = _recording(job)
@@ -64,7 +72,14 @@ def verify_file(job: FileJob, *, as_json: bool) -> int:
     _tell_golds(judge, recording)
     with stoppable(same_command(job.out)), _bar(as_json) as on_progress:
         if job.is_rows_only:
-            rows = verdict_rows(job.file, judge, job.out, recording, on_progress=on_progress)
+            rows = verdict_rows(
+                job.file,
+                judge,
+                job.out,
+                recording,
+                in_workers=job.in_workers,
+                on_progress=on_progress,
+            )
             tell = partial(tell_rows, rows, judge.key, job.out, len(recording.rejects))
             where = _write_rejects(job.out, recording)
         else:
@@ -75,6 +90,7 @@ def verify_file(job: FileJob, *, as_json: bool) -> int:
                 recording=recording,
                 against=other,
                 adjudications=decided,
+                in_workers=job.in_workers,
                 on_progress=on_progress,
             )
             tell = partial(tell_folder, found, write_page(found))

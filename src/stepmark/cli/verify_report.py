@@ -51,7 +51,7 @@ def tell_folder(found: Regrade, page: Path, *, as_json: bool) -> None:
             show_square(found.square, found.verifier, found.label)
         if found.adjudicated is not None:
             out.print(f"\n{_adjudicated(found)}", markup=False)
-            show_square(found.before, found.verifier, f"before, {found.label}")
+            show_square(found.before, found.verifier, found.adjudicated.label)
         _tell_places(found, page)
 
     emit(found.to_row() | {"out": str(found.out), "page": str(page)}, as_json, render)
@@ -60,7 +60,7 @@ def tell_folder(found: Regrade, page: Path, *, as_json: bool) -> None:
 def _adjudicated(found: Regrade) -> str:
     if found.adjudicated is None:
         return ""
-    return found.adjudicated.told(found.rows, found.label, found.verifier)
+    return found.adjudicated.told(found.rows, found.verifier) + " Before:"
 
 
 def _tell_places(found: Regrade, page: Path) -> None:
@@ -80,6 +80,7 @@ def _show_groups(found: Regrade) -> None:
     last = ["no verdict"] if any(unmarked) else []
     label = found.label if found.square else "recorded"
     table = grid("group", "n", plain(label), "ours [95 %]", "differ", "no answer", *last)
+    table.columns[3].no_wrap = True
     for group, lacking in zip(found.groups, unmarked, strict=True):
         result = group.result
         cells = [
@@ -142,7 +143,7 @@ def write_page(found: Regrade) -> Path:
         page.table((found.verifier, *_heads(found.label)), found.square)
     if found.adjudicated is not None:
         page.text(_adjudicated(found))
-        page.table((found.verifier, *_heads(f"before, {found.label}")), found.before)
+        page.table((found.verifier, *_heads(found.adjudicated.label)), found.before)
     page.section("Disagreements").text(_intro(found, len(apart)))
     if apart:
         page.disputes([_dispute(row) for row in apart[:ON_PAGE]], found.verifier, found.label)

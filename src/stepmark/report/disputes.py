@@ -15,6 +15,8 @@ __all__ = ["Dispute", "disputes_html"]
 
 CHOICES = ("right", "wrong", "unsure")
 
+HEADS = ("completion", "problem", "gold", "extracted", "verdicts", "rule", "it is")
+
 TEXT_CHARS = 1500
 """What is shown of a problem; of a completion four times as much, folded away."""
 
@@ -54,8 +56,7 @@ def disputes_html(disputes: Sequence[Dispute], ours: str, theirs: str) -> str:
     """
     names = json.dumps([[one.group, one.id, one.k] for one in disputes])
     key = hashlib.sha256(names.encode()).hexdigest()[:16]
-    heads = ("completion", "problem", "gold", "extracted", "verdicts", "rule", "it is")
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    head = "".join(f'<th scope="col">{name}</th>' for name in HEADS)
     body = "\n".join(_line(one, place, ours, theirs) for place, one in enumerate(disputes))
     return (
         f'<div class="disputes" data-key="{key}">\n'
@@ -81,7 +82,9 @@ def _line(one: Dispute, place: int, ours: str, theirs: str) -> str:
         escape(shorten(one.rule.replace("_", " "), 200)),
         _choice(place, title),
     )
-    inside = "".join(f"<td>{cell}</td>" for cell in cells)
+    inside = "".join(
+        f'<td data-name="{name}">{cell}</td>' for name, cell in zip(HEADS, cells, strict=True)
+    )
     return f'<tr data-row="{data}" data-kind="{escape(one.kind)}">{inside}</tr>'
 
 
