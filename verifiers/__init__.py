@@ -20,7 +20,7 @@ from .batch import Divided, mark_async, mark_many, submit
 from .choice import ChoiceVerifier
 from .combine import AllOf, FirstOf, WeightedSum, weighted_total
 from .compare import Comparison, compare
-from .equality import equal
+from .equality import GoldError, equal
 from .exact import ExactVerifier
 from .extract import Extraction, extract, extract_gold
 from .format import FormatVerifier
@@ -31,7 +31,8 @@ from .loading import load_verifier, register, remember, remembered
 from .math import Explanation, MathVerifier, explain
 from .numeric import NumericVerifier
 from .policy import LENIENT, STRICT, Policy
-from .reading import parse, spelled
+from .reading import parse
+from .rendering import spelled
 from .workers import close_workers, set_workers, worker_count
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Extraction",
     "FirstOf",
     "FormatVerifier",
+    "GoldError",
     "LengthVerifier",
     "MathVerifier",
     "NumericVerifier",

@@ -14,10 +14,12 @@ from functools import lru_cache
 
 from .limits import MAX_BITS, TooLarge, Unreadable
 from .polynomial import IMAGINARY, ONE, Ratio, exact, factors
-from .tree import Binary, Call, Constant, Measure, Node, Number, Percent, Symbol
+from .tree import Binary, Call, Constant, Measure, Node, Number, Percent, Symbol, substituted
 
 __all__ = ["canonical"]
 
+MAX_REPEATED = 60
+"""Longest sum that is added term by term."""
 HALF = Fraction(1, 2)
 SINES = {Fraction(0): 0, Fraction(1, 6): 1, Fraction(1, 4): 2, Fraction(1, 3): 3, HALF: 4}
 """Sine of a multiple of pi, as twice the value squared: sin(pi/4) = sqrt(2)/2."""
@@ -50,6 +52,8 @@ def form(node: Node) -> Ratio:
             return form(value)
         case Binary(op, left, right):
             return _binary(op, left, right)
+        case Call(("sum" | "product") as name, (body, Symbol(variable), low, high)):
+            return _repeated(name, body, variable, low, high)
         case Call(name, args):
             return _call(ALIASES.get(name, name), args)
     raise Unreadable(f"a {type(node).__name__.lower()} inside an expression")
@@ -71,6 +75,18 @@ def _binary(op: str, left: Node, right: Node) -> Ratio:
     if op == "-":
         return a.add(b, -1)
     return a.times(b) if op == "*" else a.times(b.inverse())
+
+
+def _repeated(name: str, body: Node, variable: str, low: Node, high: Node) -> Ratio:
+    """A sum or product over few whole numbers, term by term; longer ones stay as they are."""
+    first, last = form(low).rational(), form(high).rational()
+    if first is None or last is None or last - first > MAX_REPEATED or first.denominator != 1:
+        return Ratio.atom(("call", name, variable, *(repr(part) for part in (body, low, high))))
+    out = Ratio.of(0 if name == "sum" else 1)
+    for value in range(int(first), math.floor(last) + 1):
+        term = form(substituted(body, variable, Number(Fraction(value))))
+        out = out.add(term) if name == "sum" else out.times(term)
+    return out
 
 
 def _power(base: Ratio, exponent: Ratio) -> Ratio:

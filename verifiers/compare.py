@@ -20,20 +20,19 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from typing import Literal
 
 from .canonical import canonical
 from .comparison import Comparison, every, no, yes
-from .conversion import conversion
 from .evaluate import approximate, differ
 from .limits import TooLarge
-from .literals import degrees
 from .matrices import compare_matrices, has_matrix
+from .measures import Units, compare_measures
 from .polynomial import Ratio
 from .sets import compare_sets, is_set
 from .spellings import plain_words
 from .structures import (
     distinct,
+    filled,
     is_name,
     is_ratio,
     matched,
@@ -55,11 +54,9 @@ from .tree import (
     Symbol,
     Text,
 )
-from .units import is_known_unit, normal_unit
 
 __all__ = ["Comparison", "Units", "compare"]
 
-Units = Literal["strip", "require", "ignore"]
 MIN_DIGITS = 4
 """A decimal stands for a value that it rounds only if it shows this many significant digits."""
 
@@ -82,10 +79,10 @@ def compare(left: Node, right: Node, *, units: Units = "strip") -> Comparison:
     if isinstance(left, Labelled) or isinstance(right, Labelled):
         return _labelled(left, right, units)
     if isinstance(left, Measure) or isinstance(right, Measure):
-        return _measures(left, right, units)
+        return compare_measures(left, right, units, partial(compare, units=units))
     if isinstance(left, Number) and isinstance(right, Number):
         return _numbers(left, right)
-    for structure in (_text, _classes, _matrices, _sets, _relations, _percents, _groups):
+    for structure in (_sets, _text, _classes, _matrices, _relations, _percents, _groups):
         result = structure(left, right, units)
         if result is not None:
             return result
@@ -106,41 +103,6 @@ def _letter(node: Node) -> str | None:
         case Labelled(letter, _) | Text(letter) | Symbol(letter) if len(letter) == 1:
             return letter
     return None
-
-
-def _measures(left: Node, right: Node, units: Units) -> Comparison:
-    left, right = lettered(left), lettered(right)
-    a, x = (left.unit, left.value) if isinstance(left, Measure) else ("", left)
-    b, y = (right.unit, right.value) if isinstance(right, Measure) else ("", right)
-    if units == "require" and a and a != b:
-        return no("unit")
-    if {a, b} in ({"degree", ""}, {"degree", "radian"}) and units != "require":
-        angle = compare(degrees(x) if a == "degree" else x, degrees(y) if b == "degree" else y)
-        if angle.equal:
-            return yes("degrees as radians")
-        if "radian" in (a, b):
-            return no("unit")
-    if units != "ignore" and a and b and a != b and is_known_unit(a) and is_known_unit(b):
-        factor = None if units == "require" else conversion(a, b)
-        if factor is None:
-            return no("unit")
-        inner = compare(Binary("*", x, Number(factor)), y, units=units)
-        return Comparison(inner.equal, f"{inner.rule}, unit converted", inner.pairs)
-    shares = isinstance(x, Percent) != isinstance(y, Percent)
-    if units != "ignore" and shares and is_known_unit(a or b):
-        return no("unit")  # "50 cm" is not "50%"
-    inner = compare(x, y, units=units)
-    return Comparison(
-        inner.equal, f"{inner.rule}, unit {'equal' if a == b else 'dropped'}", inner.pairs
-    )
-
-
-def lettered(node: Node) -> Node:
-    """``5 g`` beside a measure is one too, where it would be five times g elsewhere."""
-    match node:
-        case Binary("*", Number() as value, Symbol(name)) if is_known_unit(normal_unit(name)):
-            return Measure(value, normal_unit(name))
-    return node
 
 
 def _percents(left: Node, right: Node, units: Units) -> Comparison | None:
@@ -219,6 +181,8 @@ def _words(node: Node) -> str | None:
     match node:
         case Text(words):
             return words if len(words) == 1 else plain_words(words)
+        case Constant("emptyset"):
+            return plain_words("empty set")
         case Symbol(name) | Constant(name):
             return name
     return None
@@ -273,15 +237,14 @@ def _groups(left: Node, right: Node, units: Units) -> Comparison | None:
     if a is None and b is None:
         return None
     if a is None or b is None:
-        if b is not None and len(b.items) == 1:
-            return compare(left, b.items[0], units=units)
-        if a is not None and len(a.items) == 1:
-            return compare(a.items[0], right, units=units)
+        alone = (a or b).items  # type: ignore[union-attr]
+        if len(alone) == 1 and alone[0] != Constant("emptyset"):
+            return compare(*((left, alone[0]) if a is None else (alone[0], right)), units=units)
         return no("one value against several")
     if len(a.items) != len(b.items):
-        a, b = distinct(a), distinct(b)
+        a, b = distinct(filled(a)), distinct(filled(b))
     kinds = {a.brackets, b.brackets}
-    points = kinds == {"()", "[]"} and len(a.items) == 2
+    points = kinds in ({"()", "[]"}, {"", "[]"}) and len(a.items) == 2
     if len(a.items) != len(b.items) or ("{}" in kinds and kinds & {"()", "[]"}) or points:
         return no("list length" if len(a.items) != len(b.items) else "brackets")
     ordered = bool(kinds & {"()", "[]", "(]", "[)"}) or any(

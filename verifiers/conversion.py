@@ -19,9 +19,10 @@ _NAMES = {
     "ml": "milliliter", "dl": "deciliter", "cl": "centiliter", "gal": "gallon", "qt": "quart",
     "pt": "pint", "s": "second", "ms": "millisecond", "min": "minute", "h": "hour", "day": "day",
     "week": "week", "month": "month", "year": "year", "acre": "acre", "ha": "hectare",
-    "N": "newton", "J": "joule", "kJ": "kilojoule", "W": "watt", "kW": "kilowatt", "Hz": "hertz",
-    "Pa": "pascal", "V": "volt", "cup": "cup", "tablespoon": "tablespoon", "teaspoon": "teaspoon",
-    "A": "ampere", "knot": "knot", "dollar": "us_dollar", "cent": "us_cent",
+    "N": "newton", "kN": "kilonewton", "J": "joule", "kJ": "kilojoule", "W": "watt",
+    "kW": "kilowatt", "Hz": "hertz", "Pa": "pascal", "V": "volt", "cup": "cup",
+    "tablespoon": "tablespoon", "teaspoon": "teaspoon", "A": "ampere", "knot": "knot",
+    "dollar": "us_dollar", "cent": "us_cent",
 }  # fmt: skip
 _PART = re.compile(r"(/?)([A-Za-z]+)(?:\^(\d))?\s*")
 

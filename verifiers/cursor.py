@@ -17,6 +17,8 @@ class Cursor:
         self.depth = 0
         self.bars = 0
         self.trig = 0
+        self.cells = 0
+        self.stop = -1
 
     @property
     def next(self) -> Token:

@@ -2,13 +2,31 @@ r"""What stands between two signs: brackets of every kind, matrices, cases, the 
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from .cursor import Cursor
 from .limits import Unreadable
 from .matrices import determinant
-from .tree import Call, Constant, Group, Matrix, Node, Symbol, Text
+from .tree import (
+    Binary,
+    Call,
+    Constant,
+    Group,
+    Matrix,
+    Node,
+    Number,
+    Symbol,
+    Text,
+    Union,
+    is_inequality,
+)
 
 __all__ = ["Enclosed"]
 
+CLOSING = {"{": ("}",), "{{": ("}}",), "<<": (">>",), "]": ("]", "[")}
+BUILDERS = (("op", ":"), ("op", "|"), ("op", "in"))
+OUTWARD = {"]": "(", "[!": ")"}
+"""``]a,b[`` is the open interval, as in French."""
 CONDITION = frozenset(["if", "when", "for", "where", "otherwise", "else", "and"])
 
 
@@ -83,18 +101,72 @@ class Enclosed(Cursor):
             closing, name = pairs[opening]
             value = self.expression()
             self.expect(closing)
+            if name == "abs" and isinstance(value, Matrix):
+                return determinant(value.rows)
             return Call(name, (value,))
-        if opening not in ("(", "[", "{", "{{", "<<"):
+        if opening not in ("(", "[", "]", "{", "{{", "<<"):
             raise Unreadable(f"{opening!r} where a value belongs")
         if opening == "{{" and self.accept("}}"):
             return Constant("emptyset")
+        if opening == "{{" and self.next.kind == "sym" and self.peek()[:2] in BUILDERS:
+            return self.builder()
         items = self.items()
         if opening == "{" and self.accept("choose"):
             items = (Call("binomial", (items[0], self.expression())),)
-        closing = self.expect(*{"{": ("}",), "{{": ("}}",), "<<": (">>",)}.get(opening, (")", "]")))
+        elif opening == "{" and self.accept("over"):
+            items = (Binary("/", items[0], self.expression()),)
+        closing = self.expect(*CLOSING.get(opening, (")", "]", "[")))
+        opening, closing = OUTWARD.get(opening, opening), OUTWARD.get(closing + "!", closing)
         if len(items) == 1 and opening in ("(", "{") and closing in (")", "}"):
             return items[0]
         return Group({"{": "", "{{": "{}", "<<": "()"}.get(opening, opening + closing), items)
+
+    def builder(self) -> Node:
+        r"""``\\{x : x > 3\\}``: the set that conditions on one letter describe."""
+        variable = self.primary()
+        domain = (self.primary(),) if self.accept("in") else ()
+        self.expect(":", "|")
+        conditions = self.items()
+        self.expect("}}")
+        reals = not domain or domain[0] == Symbol("reals")
+        if reals and all(is_inequality(condition) for condition in conditions):
+            return conditions[0] if len(conditions) == 1 else Union("&", conditions)
+        return Group("()", (variable, *domain, *conditions))
+
+    def bound(self, name: str) -> Node:
+        r"""``\\sum_{k=1}^{n}``, ``\\prod``, ``\\int_a^b ... dx`` with what follows it."""
+        if name == "integral":
+            return self.integral()
+        self.expect("_")
+        self.expect("{")
+        variable = self.primary()
+        self.expect("=")
+        low = self.expression()
+        self.expect("}")
+        self.expect("^")
+        high = self.argument()
+        if not isinstance(variable, Symbol):
+            raise Unreadable("a sum without a variable")
+        return Call(name, (self.term(), variable, low, high))
+
+    def integral(self) -> Node:
+        """A definite integral; its end is the letter d before a variable."""
+        self.expect("_")
+        low = self.argument()
+        self.expect("^")
+        high = self.argument()
+        stop = self.at
+        while self.tokens[stop][:2] != ("sym", "d") or self.tokens[stop + 1].kind != "sym":
+            stop += 1
+            if stop >= len(self.tokens) - 1:
+                raise Unreadable("an integral without dx")
+        outer, self.stop = self.stop, stop
+        body = self.expression() if stop > self.at else Number(Fraction(1))
+        self.stop = outer
+        if self.at != stop:
+            raise Unreadable("an integral whose dx is inside brackets")
+        self.take()
+        return Call("integral", (body, self.primary(), low, high))
 
     def matrix(self, name: str) -> Node:
         """Rows between ``begin`` and ``end``; of equal length, or refused."""
@@ -103,6 +175,7 @@ class Enclosed(Cursor):
                 if self.take().kind == "end":
                     raise Unreadable("an array that is never closed")
         self.enter()
+        self.cells += 1
         rows: list[tuple[Node, ...]] = []
         row: list[Node] = []
         while self.next.kind != "end":
@@ -114,6 +187,7 @@ class Enclosed(Cursor):
         if closing.kind != "end" or closing.text != name:
             raise Unreadable(f"\\begin{{{name}}} that is never closed")
         rows = [*rows, tuple(row)] if row else rows
+        self.cells -= 1
         self.leave()
         return self.laid_out(name, rows)
 

@@ -33,6 +33,8 @@ def names(node: Node) -> set[str]:
             return names(left) | names(right)
         case Call("lim", (body, variable, point)):
             return (names(body) - names(variable)) | names(point)
+        case Call(("sum" | "product" | "integral"), (body, variable, low, high)):
+            return (names(body) - names(variable)) | names(low) | names(high)
         case Call(name, args):
             own = {name} if name.startswith("fn:") else set()
             return own.union(*(names(arg) for arg in args))
@@ -132,8 +134,8 @@ def value(node: Node, at: Mapping[str, Any]) -> Any:
             return value(inner, at)
         case Binary(op, left, right):
             return _binary(op, value(left, at), value(right, at))
-        case Call(("lim" | "class"), _):
-            raise Unreadable("a limit or a residue class has no value by points")
+        case Call(("lim" | "class" | "sum" | "product" | "integral"), _):
+            raise Unreadable("a limit, a sum or a residue class has no value by points")
         case Call(name, args):
             return _call(name, [value(arg, at) for arg in args], at)
     raise Unreadable(f"a {type(node).__name__.lower()} has no value")

@@ -47,6 +47,8 @@ CONNECTOR = re.compile(
     r"(?:[\s$,;&]|\\[,;: \]\[()]|\\q?quad|\\text\s*\{\s*(?:and|or)\s*\}|\\approx|≈"
     r"|\b(?:[A-Za-z]{2,20}\s+)?(?:and|or)\b|\b[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=)+"
 )
+LISTED = re.compile(r"\d\S{0,3}\s*(?:,|\bor\b|,\s*or\b|,\s*and\b)\s*[$€£]?$")
+"""What stands before the last of several numbers: a list of guesses, no answer."""
 ESCAPED_END = re.compile(OPENING.pattern + r"\{([^{}$\\]{1,200})\\\}[\s$.]*$")
 
 
@@ -81,6 +83,8 @@ def extract(completion: str, *, strict: bool = False) -> Extraction:
     offset = completion.rfind("</think>")
     offset = 0 if offset < 0 else offset + len("</think>")
     text = completion[offset:] if offset else completion
+    if not offset and "<think>" in text:
+        return Extraction(None, "none")  # still thinking when it was cut off
     found = boxes(text) if "boxed" in text or "box{" in text else []
     if found:
         return (None if strict else _restated(text, found, offset)) or _boxed(text, found, offset)
@@ -189,7 +193,7 @@ def _last_resort(text: str, offset: int) -> Extraction:
     if formula is not None and (number is None or number.end() <= formula.end()):
         content = next(group for group in formula.groups() if group is not None)
         return Extraction(content.strip(), "last_maths", offset + formula.start())
-    if number is not None:
+    if number is not None and not LISTED.search(text[max(0, number.start() - 40) : number.start()]):
         return Extraction(number.group().strip(), "last_number", offset + number.start())
     return Extraction(None, "none")
 

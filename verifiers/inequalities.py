@@ -14,19 +14,24 @@ from .limits import TooLarge, Unreadable
 from .literals import ZERO, negative
 from .polynomial import ONE
 from .structures import FLIPPED, is_name
-from .tree import Binary, Call, Constant, Group, Node, Number, Relation, Symbol, Union
+from .tree import (
+    Binary,
+    Call,
+    Constant,
+    Group,
+    Node,
+    Number,
+    Relation,
+    Symbol,
+    Union,
+    is_inequality,
+    substituted,
+)
 
-__all__ = ["inequality", "is_inequality"]
+__all__ = ["inequality"]
 
 INFINITY = Constant("oo")
 MINUS_INFINITY = Binary("-", ZERO, INFINITY)
-
-
-def is_inequality(node: Node) -> bool:
-    """Whether a node is a chain of smaller and larger signs, or one unequal sign."""
-    if not isinstance(node, Relation):
-        return False
-    return node.ops == ("!=",) or all(op in ("<", ">", "<=", ">=") for op in node.ops)
 
 
 def inequality(relation: Relation) -> Node | None:
@@ -112,15 +117,3 @@ def solved(left: Node, right: Node) -> tuple[Node, Fraction] | None:
         return (INFINITY if up else MINUS_INFINITY), slope
     offset = substituted(left, name, ZERO)
     return Binary("/", Binary("-", right, offset), Number(slope)), slope
-
-
-def substituted(node: Node, name: str, value: Node) -> Node:
-    """An expression with a value in place of a symbol."""
-    match node:
-        case Symbol(own) if own == name:
-            return value
-        case Binary(op, left, right):
-            return Binary(op, substituted(left, name, value), substituted(right, name, value))
-        case Call(own, args):
-            return Call(own, tuple(substituted(arg, name, value) for arg in args))
-    return node

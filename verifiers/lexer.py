@@ -8,15 +8,14 @@ an unknown character or command is a token that the parser refuses.
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import NamedTuple
 
 from .boxed import close_brace
-from .limits import MAX_CHARS, MAX_DIGITS, TooLarge, Unreadable
+from .limits import MAX_DIGITS, TooLarge, Unreadable
 from .units import CURRENCY, UNIT_WORDS
 from .vocabulary import COMMANDS, DROPPED, FUNCTIONS, GREEK, OPS, TEXTUAL, WORDS
 
-__all__ = ["Token", "clean", "tokens"]
+__all__ = ["ORDINALS", "Token", "tokens"]
 
 
 class Token(NamedTuple):
@@ -40,66 +39,19 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _GROUPED = re.compile(
-    r"(?<!\d)[1-9]\d{0,2}(?:(?:,|\{,\}|,\\!\s?|\\,| |\\ )\d{3})+(?![\d,])(?:\.\d+)?"
+    r"(?<!\d)[1-9]\d{0,2}(?:(?:,|\{,\}|,\\!\s?|\\[,;: ]|[ ~_])\d{3})+(?![\d,])(?:\.\d+)?"
 )
 _PLAIN = re.compile(r"\d+(?:\.\d+|\.(?=\s*(?:$|[^\w\s.])))?|\.\d+")
 _GROUPED_IN_BRACKETS = re.compile(r"[1-9]\d{0,2}(?:(?:\{,\}|,\\!\s?)\d{3})+(?!\d)(?:\.\d+)?")
-_REPEATING = re.compile(r"(\d{0,40})\.(\d{0,40})\s*\\overline\s*\{\s*(\d{1,40})\s*\}")
 _SHORT_WORDS = frozenset(
-    ["yes", "no", "odd", "all", "the", "for", "is", "of", "per", "may", "jan", "feb", "mar", "apr"]
+    "yes no odd all the for is of per dne rpm may jan feb mar apr".split()  # noqa: SIM905
 )
-_VULGAR = re.compile("[¼-¾⅐-⅞]")
+CODES = {"USD": "dollar", "EUR": "euro", "GBP": "sterling"}
+_MATHS_IN_TEXT = re.compile(
+    r"[-+]?[\d.,/]*\d|[-+]?[\d.,/]*\d\s*[A-Za-z][A-Za-z ^²³/]*|[-+\d\s.,/()\[\]]+(?:and|or)[-+\d\s.,/()\[\]]+"
+)
+ORDINALS = frozenset(("th", "st", "nd", "rd"))
 _SEPARATORS = re.compile(r"[^\d.]")
-
-
-def clean(text: str) -> str:
-    """The text without what only wraps it: dollars, bold, a full stop, full-width forms.
-
-    >>> clean("**$x+1$**.")
-    'x+1'
-    """
-    if len(text) > MAX_CHARS:
-        raise TooLarge(f"{len(text)} characters, more than {MAX_CHARS}")
-    if not text.isascii():
-        text = "".join(
-            unicodedata.normalize("NFKC", c) if "\uff00" <= c <= "\uffef" else c for c in text
-        )
-    if "\\\\" in text and "begin" not in text:  # escaped twice on its way here
-        text = re.sub(r"\\\\(?=[A-Za-z{}%$])", lambda _: "\\", text)
-    elif "\\\\" in text and not re.search(r"(?<!\\)\\(?!\\)", text):
-        text = text.replace("\\\\", "\\")
-    if "\\overline" in text:
-        text = _REPEATING.sub(_repeating, text)
-    if not text.isascii():
-        text = _VULGAR.sub(_vulgar, text)
-    text = text.replace("**", "") if text.startswith("**") or text.endswith("**") else text
-    text = text.strip().strip("`").strip()
-    bare = text.replace("\\$", "")
-    if "$" in bare and bare.count("$") % 2 == 0:
-        text = re.sub(r"(?<!\\)\$", " ", text).strip()
-    for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
-        if text.startswith(opening) and text.endswith(closing):
-            text = text[2:-2].strip()
-    while (
-        text
-        and (text[-1] in ".。,;" or text.endswith(("\\ ", "\\")))
-        and not text.endswith(("...", "\\\\"))
-    ):
-        text = text[:-1].rstrip()
-    return text
-
-
-def _vulgar(match: re.Match[str]) -> str:
-    """One character such as ½ as its digits; after a whole number it stays a mixed number."""
-    return f" {unicodedata.normalize('NFKC', match.group()).replace('⁄', '/')} "
-
-
-def _repeating(match: re.Match[str]) -> str:
-    r"""``0.1\overline{6}`` as the fraction that it is."""
-    whole, fixed, cycle = match.groups()
-    bottom = 10 ** len(fixed) * (10 ** len(cycle) - 1)
-    top = int((whole or "0") + fixed + cycle) - int((whole or "0") + fixed)
-    return f"({top}/{bottom})"
 
 
 def tokens(text: str) -> list[Token]:
@@ -115,7 +67,8 @@ def tokens(text: str) -> list[Token]:
     while at < size:
         char = text[at]
         if char.isdecimal() or (char == "." and text[at + 1 : at + 2].isdecimal()):
-            at, token = _number(text, at, depth, spaced)
+            joined = bool(out) and out[-1].kind == "op" and out[-1].text in "_^"
+            at, token = _number(text, at, depth + joined, spaced)
             out.append(token)
             spaced = False
             continue
@@ -170,17 +123,31 @@ def _textual(text: str, at: int, spaced: bool, out: list[Token]) -> int:
         raise Unreadable("\\text without a closing brace")
     words = text[start + 1 : end - 1]
     bare = words.strip().strip(".,;").strip()
-    if bare in FUNCTIONS:
+    if bare in FUNCTIONS and not _is_minutes(bare, out):
         out.append(Token("fn", bare, spaced))
-    elif bare.lower() in ("and", "or", ",", "") and words.strip():
+    elif bare.lower() in ("and", ",", "") and words.strip():
         out.append(Token("op", ",", spaced))
+    elif bare == "in" and _ends_unit(text, end):
+        out.append(Token("text", bare, spaced))
     elif bare.lower() in WORDS and len(bare) > 1:
         out.append(Token(*WORDS[bare.lower()], spaced))
-    elif re.fullmatch(r"[-+]?[\d.,/]*\d", bare):
-        out.extend(token for token in tokens(bare)[:-1])
+    elif _MATHS_IN_TEXT.fullmatch(bare):
+        out.extend(tokens(bare)[:-1])
+    elif bare in ("e", "i") and not text.startswith("\\text", start - 5):
+        out.append(Token("sym", bare, spaced))
     elif words.strip():
         out.append(Token("text", words.strip(), spaced or words[0] == " "))
     return end
+
+
+def _is_minutes(word: str, out: list[Token]) -> bool:
+    """Whether "min" stands after a number: minutes, not the smallest of something."""
+    return word == "min" and bool(out) and out[-1].kind == "num"
+
+
+def _ends_unit(text: str, at: int) -> bool:
+    """Whether "in" is inches: at the end, or under a power."""
+    return re.match(r"\s*(?:$|[\^²³.])", text[at : at + 10]) is not None
 
 
 def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
@@ -222,16 +189,20 @@ def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
             if value in special
             else Token("sym", greek[value], spaced)
         )
-    elif value == "√":
-        out.append(Token("fn", "sqrt", spaced))
+    elif value in "√∛":
+        out.append(Token("fn", "sqrt" if value == "√" else "cbrt", spaced))
     else:
         out.append(Token("op" if value in OPS else "odd", OPS.get(value, value), spaced))
 
 
 def _word(word: str, spaced: bool, out: list[Token]) -> None:
     """A run of letters: a function, a constant, a unit, symbols side by side, or plain words."""
-    if word in FUNCTIONS:
+    if word in FUNCTIONS and not _is_minutes(word, out):
         out.append(Token("fn", word, spaced))
+    elif word in CODES:
+        out.append(Token("unit", CODES[word], spaced))
+    elif word in ORDINALS and out and out[-1].kind == "num" and not spaced:
+        out.append(Token("text", word, spaced))
     elif word == "cup" and out and out[-1].text in (")", "]", "}}"):
         out.append(Token("op", "cup", spaced))
     elif word in WORDS or (len(word) > 2 and word.lower() in WORDS):

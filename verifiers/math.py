@@ -21,7 +21,9 @@ from .evaluate import differ
 from .extract import Extraction, extract, extract_gold, short_whole
 from .letters import is_letter, stated_letter
 from .limits import TooLarge, Unreadable
-from .reading import fold, parse, spelled, text_key
+from .matrices import has_matrix, worked_out
+from .reading import fold, parse, text_key
+from .rendering import spelled
 from .settings import MathSettings, settings_key, settings_of
 from .spellings import same_spelling
 from .tree import Binary, Call, Measure, Node, Number, Percent, Symbol, Text
@@ -232,6 +234,9 @@ def read_gold(text: str) -> Gold:
 def _check_gold(node: Node) -> None:
     """Refuse a gold that nothing could be compared with: a division by zero, a power tower."""
     if not isinstance(node, Number | Symbol | Binary | Call | Percent | Measure):
+        return
+    if has_matrix(node):
+        worked_out(node)
         return
     try:
         canonical(node)

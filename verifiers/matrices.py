@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .comparison import Compare, Comparison, every, no
 from .limits import TooLarge, Unreadable
 from .literals import ZERO, negative
-from .tree import Binary, Call, Group, Matrix, Node, Number, Symbol
+from .tree import Binary, Call, Group, Matrix, Node, Number, Relation, Symbol
 
 __all__ = ["compare_matrices", "determinant", "has_matrix", "worked_out"]
 
@@ -26,7 +26,7 @@ def has_matrix(node: Node) -> bool:
             return True
         case Binary(_, left, right):
             return has_matrix(left) or has_matrix(right)
-        case Group(_, (item,)):
+        case Group(_, (item,)) | Relation(("=",), (_, item)):
             return has_matrix(item)
         case Call(("transpose" | "det"), args):
             return any(has_matrix(arg) for arg in args)
@@ -71,7 +71,7 @@ def worked_out(node: Node) -> Node:
         TooLarge: a product of more entries than are worked out.
     """
     match node:
-        case Group(_, (item,)) if has_matrix(item):
+        case Group(_, (item,)) | Relation(("=",), (Symbol(), item)) if has_matrix(item):
             return worked_out(item)
         case Call("transpose", (item,)):
             inner = worked_out(item)

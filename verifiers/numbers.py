@@ -13,7 +13,7 @@ from .limits import MAX_DIGITS
 from .tree import Measure, Node, Number, Percent
 from .units import CURRENCY, UNIT_WORDS, normal_unit
 
-__all__ = ["WORD_NUMBERS", "read_number"]
+__all__ = ["read_number"]
 
 _NUMBER = re.compile(
     r"\s*(?P<sign>[-−+]?)\s*(?P<currency>\\?\$|€|£)?\s*"
@@ -21,40 +21,6 @@ _NUMBER = re.compile(
     r"(?:\s*(?P<percent>\\?%)|\s*(?P<slash>/)\s*(?P<bottom>\d+))?"
     r"(?:\s*(?P<unit>[A-Za-z]+))?\s*\.?\s*"
 )
-
-_ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-WORD_NUMBERS: dict[str, int] = {word: value for value, word in enumerate(_ONES)}
-WORD_NUMBERS |= {word: 10 * value for value, word in enumerate(_TENS, 2)}
-WORD_NUMBERS |= {
-    f"{tens}{join}{_ONES[one]}": WORD_NUMBERS[tens] + one
-    for tens in _TENS
-    for one in range(1, 10)
-    for join in ("-", " ")
-}
-WORD_NUMBERS |= {"hundred": 100, "one hundred": 100, "thousand": 1000, "one thousand": 1000}
-"""Words for small whole numbers, as golds of word problems have them."""
 
 
 def read_number(text: str) -> Node | None:
@@ -74,7 +40,7 @@ def read_number(text: str) -> Node | None:
     if digits is not None and digits[0] == "0" and "," in digits:
         return None  # "0,123" is not a number with separators
     if unit is not None and unit not in UNIT_WORDS and unit.lower() not in UNIT_WORDS:
-        return None  # a symbol, a word: for the parser
+        return None  # a symbol, a word, a million: for the parser
     if (currency and unit) or (slash and (places or int(bottom) == 0)):
         return None
     value = Fraction(int((digits or "0").replace(",", "")))

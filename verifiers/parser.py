@@ -9,13 +9,14 @@ from __future__ import annotations
 from fractions import Fraction
 
 from .enclosed import Enclosed
-from .lexer import Token
+from .lexer import ORDINALS, Token
 from .limits import TooLarge, Unreadable
 from .literals import ZERO, barred, degrees, going_on, negative, number, residue, scaled
 from .tree import (
     Binary,
     Call,
     Constant,
+    Group,
     Measure,
     Node,
     Number,
@@ -23,6 +24,7 @@ from .tree import (
     PlusMinus,
     Symbol,
     Text,
+    Union,
 )
 
 __all__ = ["Parser"]
@@ -31,8 +33,9 @@ TRIG = frozenset(["sin", "cos", "tan", "cot", "sec", "csc"])
 STARTS = frozenset(("num", "sym", "const", "fn", "frac", "binom"))
 OPENERS = frozenset(("(", "{", "lfloor", "lceil"))
 GOES_ON = (Token("const", "dots"), Token("text", "repeating", True))
+BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
+BASES |= {"nine": 9, "ten": 10, "twelve": 12, "sixteen": 16}
 MOD = Token("op", "mod")
-ORDINALS = frozenset(("th", "st", "nd", "rd"))
 
 
 class Parser(Enclosed):
@@ -56,9 +59,17 @@ class Parser(Enclosed):
             if sign in ("+-", "-+"):
                 left = PlusMinus(left, right, 1 if sign == "+-" else -1)
             else:
-                left = Binary(sign, left, right)
+                left = self.joined(sign, left, right)
+        if self.is_op("pmod") or (self.is_op("(") and self.peek() == MOD):
+            left = Call("class", (left, self.modulus()))
         self.leave()
         return left
+
+    def joined(self, sign: str, left: Node, right: Node) -> Node:
+        """A sum or difference; of sets, the set without another."""
+        if sign == "-" and isinstance(right, Group) and right.brackets == "{}":
+            return Union("\\", (left, right))
+        return Binary(sign, left, right)
 
     def term(self) -> Node:
         """Factors joined by signs or side by side; ``1 1/2`` is one mixed number."""
@@ -67,7 +78,7 @@ class Parser(Enclosed):
         left = self.factor()
         plain = plain and self.at == first + 1
         if plain and (mixed := self.mixed(left)) is not None:
-            left, plain = mixed, False
+            left, plain = Percent(mixed) if self.accept("%") else mixed, False
         links = 0
         while True:
             links = self.count(links)
@@ -78,8 +89,6 @@ class Parser(Enclosed):
                 plain = plain and self.at == first + 1
                 right = negative(right) if sign == "-" else right
                 left = residue(left, right) if operator == "mod" else scaled(operator, left, right)
-            elif self.is_op("pmod") or (self.is_op("(") and self.peek() == MOD):
-                left = Call("class", (left, self.modulus()))
             elif not self.starts_factor():
                 return left
             else:
@@ -88,13 +97,24 @@ class Parser(Enclosed):
                 plain, first = self.next.kind == "num", self.at
                 left = Binary("*", left, self.factor())
                 plain = plain and self.at == first + 1
-                if isinstance(left.left, Text) or isinstance(left.right, Text):
-                    raise Unreadable("words inside an expression")
+                left = self.product(left)
+
+    def product(self, both: Binary) -> Node:
+        """Two values side by side; a letter before several coordinates names a point."""
+        match both:
+            case Binary(_, Text(), _) | Binary(_, _, Text()):
+                raise Unreadable("words inside an expression")
+            case Binary("*", Symbol(name), Group("()", items) as point):
+                if name.isupper() and len(items) > 1:
+                    return point
+        return both
 
     def starts_factor(self) -> bool:
         """Whether the next token can begin a factor that is multiplied without a sign."""
         token = self.next
         if token.kind == "const" and token.text in ("dots", "oo", "emptyset"):
+            return False
+        if self.at == self.stop or (token.text == "(" and self.peek() == MOD):
             return False
         if token.kind in STARTS:
             return True
@@ -122,6 +142,12 @@ class Parser(Enclosed):
                 0 < top < bottom
             ):
                 return Binary("+", whole, part)
+            case Percent(Binary("/", Number() as top, Number() as bottom) as share):
+                if 0 < top.value < bottom.value:
+                    return Percent(Binary("+", whole, share))
+            case Measure(Binary("/", Number() as top, Number() as bottom) as share, unit):
+                if 0 < top.value < bottom.value:
+                    return Measure(Binary("+", whole, share), unit)
         self.at = start
         return None
 
@@ -202,8 +228,8 @@ class Parser(Enclosed):
         if isinstance(value, Number) and value.base is None and value.places is None:
             if name.isdecimal() and 2 <= int(name[:4]) <= 36:
                 return Number(value.value, None, int(name))
-            if name in ("two", "ten"):
-                return Number(value.value, None, {"two": 2, "ten": 10}[name])
+            if name in BASES:
+                return Number(value.value, None, BASES[name])
         if isinstance(value, Symbol):
             return Symbol(f"{value.name}_{name}")
         raise Unreadable(f"the subscript {name!r} of something that takes none")
@@ -222,8 +248,13 @@ class Parser(Enclosed):
                 return self.function(token.text)
             case "frac":
                 top = self.digit_or_group()
+                rest = self.next
                 bottom = self.digit_or_group()
+                if rest.kind == "num" and self.next.kind == "num" and len(rest.text) > 1:
+                    raise Unreadable(f"digits behind \\frac without braces: {rest.text!r}")
                 return Binary("/", top, bottom)
+            case "bind":
+                return self.bound(token.text)
             case "binom":
                 top = self.digit_or_group()
                 return Call("binomial", (top, self.digit_or_group()))

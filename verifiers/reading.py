@@ -3,29 +3,31 @@ r"""Text to tree: an answer as a whole, with its lists, relations, units and wor
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from functools import lru_cache
 
-from .lexer import clean
+from .cleaning import clean
 from .limits import TooLarge, Unreadable
-from .literals import number
-from .numbers import WORD_NUMBERS, read_number
+from .measures import compound
+from .numbers import read_number
 from .parser import Parser
 from .tree import (
     Binary,
-    Constant,
     Group,
     Labelled,
     Measure,
     Node,
-    Percent,
+    Number,
     Relation,
     Symbol,
     Text,
     Union,
+    is_inequality,
 )
-from .units import normal_unit
+from .units import is_known_unit, normal_unit
+from .wording import SCALES, WORD_NUMBERS, introduced, spoken_measure, spoken_number
 
-__all__ = ["fold", "parse", "spelled", "text_key"]
+__all__ = ["fold", "parse", "text_key"]
 
 RELATIONS = ("=", "<", ">", "<=", ">=", "!=", "~=", "in")
 SETS = {"cup": "|", "cap": "&", "setminus": "\\"}
@@ -34,9 +36,13 @@ _PROSE = re.compile(r"\\(?:text|textbf|mathrm|mbox|textit)\s*\{([^{}]*)\}")
 _INTRODUCED = re.compile(r"\s*(?:[A-Za-z]{2,20}[ ,:]{1,3}){1,6}\$([^$]{1,500})\$\s*\.?\s*")
 """Words before one formula: "Answer $ 9 $", "Special matrix: $...$"."""
 _OPTION = re.compile(
-    r"(?:\\(?:text|textbf|textit|mathrm|mathbf|mathsf)\s*\{\s*\(([A-J])\)\s*\}|\(([A-J])\)(?=[\s:\\~]))"
+    r"(?:\\(?:text|textbf|textit|mathrm|mathbf|mathsf)\s*\{\s*\(?([A-J])[).]\s*\}"
+    r"|\(([A-J])\)(?=[\s:\\~])|([A-J])[).:](?=[\s~]))"
     r"(?:[\s:~]|\\[ ,;:!]|\\q?quad)*((?![-+*/^=<>])\S.*)",
     re.DOTALL,
+)
+_NAMED_OPTION = re.compile(
+    r"(?:\\text\s*\{\s*)?(?:[Oo]ption\s|[Cc]hoice\s|选项)\s*\(?([A-J])\)?\s*\}?|([A-J])\)"
 )
 _SPACING = re.compile(r"\\(?:left|right|displaystyle|[,;:! ])|(?<![\\])\$|\s+")
 _DIGIT = re.compile(r"(?<![\^-])\d")
@@ -85,10 +91,13 @@ class Reader(Parser):
         while self.accept(",", ";"):
             pass
         rows[-1].append(self.item())
-        while self.is_op(",", ";"):
+        signs: set[str] = set()
+        between = (",", ";", "or") if self.cells else (",", ";", "or", "&")
+        while self.is_op(*between):
             ends_row = False
-            while sign := self.accept(",", ";"):
+            while sign := self.accept(*between):
                 ends_row |= sign == ";"
+                signs.add(sign)
             if self.next.kind == "end" or self.is_op(")", "]", "}", "}}"):
                 break
             if ends_row:
@@ -98,7 +107,13 @@ class Reader(Parser):
                 raise TooLarge(f"a list of more than {MAX_ITEMS} values")
         if len(rows) > 1 and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1:
             return tuple(Group("()", tuple(row)) for row in rows)  # p=5, q=2; p=7, q=2
-        return tuple(node for row in rows for node in row)
+        found = tuple(node for row in rows for node in row)
+        conditions = [
+            (isinstance(x, Relation) and x.ops == ("=",)) or is_inequality(x) for x in found
+        ]
+        if "or" in signs and all(conditions) and any(map(is_inequality, found)):
+            return (Union("|", found),)
+        return found
 
     def item(self) -> Node:
         """One value, a chain of relations, or a ratio."""
@@ -113,8 +128,14 @@ class Reader(Parser):
     def ratio(self) -> Node:
         """``a : b : c``, or one side alone."""
         parts = [self.side()]
+        if isinstance(parts[0], Text) and self.accept(":"):
+            return self.side()  # "area: 12"
         while self.accept(":"):
-            parts.append(self.side())
+            leading_zero = len(self.next.text) > 1 and self.next.text[0] == "0"
+            side = self.side()
+            if leading_zero and isinstance(side, Number):
+                side = Number(side.value, 0)  # 1:05 is a time
+            parts.append(side)
         return Relation((":",) * (len(parts) - 1), tuple(parts)) if len(parts) > 1 else parts[0]
 
     def side(self) -> Node:
@@ -132,7 +153,7 @@ class Reader(Parser):
         before = self.take().text if self.next.kind == "unit" else ""
         value = self.expression()
         unit = before
-        if self.next.kind == "unit":
+        if self.next.kind == "unit" or (self.is_op("in") and self.peek().kind == "end"):
             unit = self.take().text
         elif self.next.kind == "text" and not isinstance(value, Text):
             unit = self.unit()
@@ -141,17 +162,43 @@ class Reader(Parser):
             while self.next.kind in ("text", "sym"):
                 words.append(self.take().text)
             return Text(fold(" ".join(words)))
+        return self.with_unit(value, unit)
+
+    def with_unit(self, value: Node, unit: str) -> Node:
+        """A value under its unit; of "2.5 million" the value, of "x-axis" the words."""
+        first, _, rest = unit.partition(" ")
+        if (scale := SCALES.get(first)) is not None:
+            unit = rest
+            if isinstance(value, Number) and value.base is None:
+                value = Number(value.value * scale)
+            else:
+                value = Binary("*", value, Number(Fraction(scale)))
+        option = isinstance(value, Symbol) and "A" <= value.name <= "J"
+        if unit and option and not unit[:1].islower():
+            return Labelled(value.name, Text(fold(unit)))  # "C Cecile"
+        if unit and isinstance(value, Symbol) and not is_known_unit(normal_unit(unit)):
+            return Text(fold(f"{value.name} {unit}"))
         if isinstance(value, Measure) and unit:  # 20^\\circ\\text{C}
             return Measure(value.value, normal_unit(f"{value.unit} {unit}"))
+        if unit and self.next.kind == "num":  # 2 hours 30 minutes
+            total = compound((Measure(value, normal_unit(unit)), self.measured()))
+            if total is None:
+                raise Unreadable(f"a number after the unit {unit!r}")
+            return total
         return Measure(value, normal_unit(unit)) if unit else value
 
     def unit(self) -> str:
         """The words of a unit, with powers and slashes."""
         words: list[str] = []
-        while self.next.kind in ("text", "sym") or self.is_op("^", "/", "-"):
+        while (
+            self.next.kind in ("text", "sym")
+            or self.is_op("^", "/", "-")
+            or (self.is_op("*") and self.peek().kind == "text")
+        ):
             token = self.take()
             if token.text == "^" and self.accept("{"):
-                inner = self.take().text
+                sign = self.accept("-") or ""
+                inner = sign + self.take().text
                 self.expect("}")
                 words.append(f"^{inner}")
             elif token.text == "^":
@@ -184,15 +231,24 @@ def parse(text: str) -> Node:
     if not cleaned:
         raise Unreadable("nothing")
     if (option := _OPTION.fullmatch(cleaned)) is not None:
-        return Labelled(option.group(1) or option.group(2), parse(option.group(3)))
-    words = fold(cleaned)
-    if words.lower() in WORD_NUMBERS:
-        return number(str(WORD_NUMBERS[words.lower()]))
+        letter = option.group(1) or option.group(2) or option.group(3)
+        return Labelled(letter, parse(option.group(4)))
+    if (option := _NAMED_OPTION.fullmatch(cleaned)) is not None:
+        return Symbol(option.group(1) or option.group(2))
+    if cleaned[0].isalpha() or cleaned.startswith(("\\t", "\\m")):
+        spoken = spoken_number(fold(cleaned))
+        if spoken is not None:
+            return Number(spoken)
+        if (counted := spoken_measure(fold(cleaned))) is not None:
+            return Measure(Number(counted[0]), normal_unit(counted[1]))
     try:
         return _whole(cleaned)
     except Unreadable:
-        if (introduced := _INTRODUCED.fullmatch(text)) is not None:
-            return parse(introduced.group(1))
+        if (formula := _INTRODUCED.fullmatch(text)) is not None:
+            return parse(formula.group(1))
+        if (rest := introduced(cleaned)) is not None:
+            return parse(rest)
+        words = fold(cleaned)
         if is_words(cleaned):
             return Text(words)
         raise
@@ -207,6 +263,8 @@ def _whole(cleaned: str) -> Node:
         return Text(fold(items[0].words)) if isinstance(items[0], Text) else items[0]
     if len(items) == 2 and _joined(items):
         return items[0]
+    if (total := compound(items)) is not None:
+        return total
     return Group(
         "", tuple(Text(fold(item.words)) if isinstance(item, Text) else item for item in items)
     )
@@ -234,43 +292,3 @@ def is_words(cleaned: str) -> bool:
     return letters * 2 > len(re.sub(r"\s", "", prose)) or bool(
         re.fullmatch(r"\W?[A-Za-z]\W?", prose)
     )
-
-
-def spelled(node: Node) -> str:
-    """A short rendering of a tree, for people: the normal form that ``--explain`` shows."""
-    match node:
-        case Percent(value):
-            return f"{spelled(value)} %"
-        case Measure(value, unit):
-            return f"{spelled(value)} [{unit}]"
-        case Constant(name) | Symbol(name):
-            return name
-        case Text(words):
-            return f'"{words}"'
-        case Binary(op, left, right):
-            return f"({spelled(left)} {op} {spelled(right)})"
-        case Group(brackets, items):
-            opening, closing = (brackets[0], brackets[-1]) if brackets else ("", "")
-            return f"{opening}{', '.join(map(spelled, items))}{closing}"
-        case Relation(ops, parts):
-            tail = "".join(
-                f" {op} {spelled(part)}" for op, part in zip(ops, parts[1:], strict=True)
-            )
-            return spelled(parts[0]) + tail
-        case Union(op, parts):
-            return f" {op} ".join(map(spelled, parts))
-    return _spelled_leaf(node)
-
-
-def _spelled_leaf(node: Node) -> str:
-    value = getattr(node, "value", None)
-    if value is not None:
-        base = getattr(node, "base", None)
-        return f"{value}_{base}" if base else str(value)
-    args = getattr(node, "args", None)
-    if args is not None:
-        return f"{node.name}({', '.join(map(spelled, args))})"  # type: ignore[union-attr]
-    rows = getattr(node, "rows", None)
-    if rows is not None:
-        return "[" + "; ".join(", ".join(map(spelled, row)) for row in rows) + "]"
-    return f"({spelled(node.left)} ± {spelled(node.right)})"  # type: ignore[union-attr]

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from .comparison import Compare, Comparison, every, no
 from .evaluate import approximate
-from .inequalities import inequality, is_inequality
+from .inequalities import inequality
 from .literals import ZERO
 from .structures import matched
-from .tree import Binary, Constant, Group, Node, Relation, Symbol, Text, Union
+from .tree import Binary, Constant, Group, Node, Relation, Symbol, Text, Union, is_inequality
 
 __all__ = ["compare_sets", "is_set", "pieces"]
 
@@ -54,6 +54,8 @@ def is_set(node: Node) -> bool:
             return len(items) == 2 and any(_infinite(item) for item in items)
         case Group("", items):
             return len(items) > 1 and all(is_inequality(item) for item in items)
+        case Text(words):
+            return words in ALL_REALS
         case Relation(ops, _):
             finite = isinstance(node.parts[-1], Group) and node.parts[-1].brackets == "{}"
             return (ops == ("in",) and not finite) or is_inequality(node)
@@ -64,10 +66,14 @@ def _infinite(node: Node) -> bool:
     return INFINITY in (node, getattr(node, "right", None))
 
 
-def compare_sets(left: Node, right: Node, compare: Compare) -> Comparison:
-    """Whether two nodes, at least one of them a set, are the same set of reals."""
+def compare_sets(left: Node, right: Node, compare: Compare) -> Comparison | None:
+    """Whether two nodes, at least one a set, are the same set of reals; None of two relations
+    that describe no such set, such as inequalities in two variables.
+    """
     a, b = pieces(left), pieces(right)
     if a is None or b is None:
+        if isinstance(left, Relation) and isinstance(right, Relation) and "in" not in left.ops:
+            return None
         return _as_written(left, right, compare)
     if len(a) != len(b):
         return no("intervals")
@@ -96,6 +102,8 @@ def _raw(node: Node) -> tuple[Piece, ...] | None:
     match node:
         case Relation(("in",), (_, right)):
             return _raw(right)
+        case Relation(("=",), (Symbol(), point)):
+            return (Piece(point, point, True, True),)
         case Relation():
             solved = inequality(node)
             return None if solved is None else _raw(solved)
@@ -103,7 +111,7 @@ def _raw(node: Node) -> tuple[Piece, ...] | None:
             return _joined(op, [pieces(part) for part in parts])
         case Group(("()" | "[]" | "(]" | "[)") as brackets, (low, high)):
             a, b = value(low), value(high)
-            if a is None or b is None or a > b:
+            if a is None or b is None or a > b or (a == b and brackets != "[]"):
                 return None
             return (Piece(low, high, brackets[0] == "[", brackets[1] == "]"),)
         case Group("{}", items):

@@ -26,9 +26,10 @@ _MONTHS = {
     ]
 }
 NOTHING = "no solution"
+_ABSENT = re.compile(r"(?:(?:limit|it|value|answer) )?(?:doe not exist|does not exist|dne)")
 _NOTHING = frozenset(["no solution", "no real solution", "none", "empty set", "no such number"])
 _MONTH = re.compile("|".join(_MONTHS), re.IGNORECASE)
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*(?:([ap])\.?\s?m\.?)?")
+_CLOCK = re.compile(r"(\d{1,2})\s*:\s*(\d{2})(?::(\d{2}))?\s*(?:([ap])\.?\s?m\.?)?")
 _COMMA = re.compile(r"([-−]?\d+),(\d\d)")
 _POINT = re.compile(r"([-−]?\d+)\.(\d\d)")
 
@@ -46,7 +47,8 @@ def same_spelling(left: str, right: str) -> str | None:
     """
     if len(left) > 200 or len(right) > 200:
         return None
-    if ("text" in left or "text" in right) and fold(left) == fold(right):
+    upright = any(mark in text for mark in ("text", "mathrm") for text in (left, right))
+    if upright and (fold(left) == fold(right) or _bare(left) == _bare(right)):
         return "same words"
     for one, other in ((left, right), (right, left)):
         comma, point = _COMMA.fullmatch(one.strip(" $")), _POINT.fullmatch(other.strip(" $"))
@@ -69,15 +71,26 @@ def same_spelling(left: str, right: str) -> str | None:
     return "clock" if seconds[0] % half_day == seconds[1] % half_day else None
 
 
+def _bare(text: str) -> str:
+    r"""A formula without the commands that only set its letters upright, where it has no powers."""
+    if "^" in text:
+        return text
+    return re.sub(r"\\(?:text|mathrm|textrm)(?![A-Za-z])|[{}$\s]", "", text)
+
+
 def plain_words(words: str) -> str:
     """Words without what does not change their sense: hyphens, articles, the s of a plural.
 
     >>> plain_words("no solutions") == plain_words("no solution")
     True
     """
-    parts = [part for part in words.replace("-", " ").split() if part not in ("the", "a", "an")]
+    parts = [
+        part for part in words.replace("-", " ").split() if part not in ("the", "a", "an", "is")
+    ]
     plain = " ".join(part.removesuffix("s") if len(part) > 3 else part for part in parts)
-    return NOTHING if plain in _NOTHING else plain
+    if plain in _NOTHING:
+        return NOTHING
+    return "does not exist" if _ABSENT.fullmatch(plain) else plain
 
 
 def _date(text: str) -> tuple[str, ...] | None:

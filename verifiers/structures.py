@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 from .canonical import canonical
 from .comparison import Compare, Comparison, every, no, yes
@@ -11,6 +12,7 @@ from .evaluate import names
 from .tree import (
     Binary,
     Call,
+    Constant,
     Group,
     Measure,
     Node,
@@ -21,10 +23,12 @@ from .tree import (
     Symbol,
     Text,
     Union,
+    is_inequality,
 )
 
 __all__ = [
     "distinct",
+    "filled",
     "is_name",
     "is_ratio",
     "matched",
@@ -34,6 +38,7 @@ __all__ = [
     "target",
 ]
 
+MAX_FILLED = 200
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
@@ -59,11 +64,13 @@ def is_ratio(node: Node) -> bool:
 
 
 def is_clock(relation: Relation) -> bool:
-    """Whether a ratio may be a time, which is never up to a factor: 12:00, 3:30."""
-    _, *rest = relation.parts
-    return any(
-        isinstance(part, Number) and (part.value == 0 or 10 <= part.value < 60) for part in rest
-    ) or not all(isinstance(part, Number) and part.value for part in relation.parts)
+    """Whether a ratio may be a time, which is never up to a factor: 12:00, 3:30, 1:05."""
+    parts = [part for part in relation.parts if isinstance(part, Number)]
+    if len(parts) < len(relation.parts):
+        return any(part.value == 0 for part in parts)
+    if any(part.places == 0 or part.value == 0 for part in parts):
+        return True
+    return parts[0].value < 24 and all(10 <= part.value < 60 for part in parts[1:])
 
 
 def quotient(left: Node, right: Node) -> tuple[Node, Node] | None:
@@ -120,7 +127,9 @@ def relation_of(left: Relation, right: Relation, compare: Compare) -> Comparison
         if a is not None and b is not None:
             same = a[0] == b[0] or isinstance(a[0], Call) or isinstance(b[0], Call)
             if same or not (isinstance(a[0], Symbol) and isinstance(b[0], Symbol)):
-                return every([compare(a[1], b[1])], "assignment")
+                assigned = every([compare(a[1], b[1])], "assignment")
+                if assigned.equal is not False:
+                    return assigned
         return yes("same equation") if _proportional(left, right) else no("equation")
     if left.ops == right.ops and len(left.parts) == len(right.parts):
         direct = every(
@@ -129,6 +138,11 @@ def relation_of(left: Relation, right: Relation, compare: Compare) -> Comparison
         )
         if direct.equal is not False:
             return direct
+    if len(left.ops) == len(right.ops) == 1 and is_inequality(left) and is_inequality(right):
+        factor = _factor(left, right)
+        if factor is not None:
+            op = right.ops[0] if factor > 0 else FLIPPED[right.ops[0]]
+            return yes("same inequality") if op == left.ops[0] else no("inequality")
     flipped = Relation(
         tuple(FLIPPED.get(op, op) for op in reversed(right.ops)), tuple(reversed(right.parts))
     )
@@ -150,21 +164,28 @@ def _assigned(relation: Relation) -> tuple[Node, Node] | None:
 
 
 def _proportional(left: Relation, right: Relation) -> bool:
-    """Whether the two differences of sides are the same up to a rational factor."""
+    """Whether two equations say the same: their sides differ by the same, up to a factor."""
+    return _factor(left, right) is not None
+
+
+def _factor(left: Relation, right: Relation) -> Fraction | None:
+    """The rational that makes the right difference of sides the left one; None when none does."""
     forms = []
     for relation in (left, right):
         first, last = relation.parts
         if not all(_is_expression(part) for part in (first, last)):
-            return False
+            return None
         forms.append(canonical(Binary("-", first, last)))
     a, b = forms
     if not a.top or not b.top:
-        return not a.top and not b.top
+        return Fraction(1) if not a.top and not b.top else None
+    if a.bottom != b.bottom and left.ops != ("=",):
+        return None  # the sign of what was multiplied with is not known
     key = next(iter(a.top))
-    if key not in b.top or a.top.keys() != b.top.keys():
-        return False
+    if a.top.keys() != b.top.keys():
+        return None
     factor = Fraction(a.top[key], b.top[key])
-    return all(a.top[m] == factor * b.top[m] for m in a.top)
+    return factor if all(a.top[m] == factor * b.top[m] for m in a.top) else None
 
 
 def _is_expression(node: Node) -> bool:
@@ -186,10 +207,27 @@ def spread(node: Node) -> Group | None:
 
 
 def distinct(group: Group) -> Group:
-    """A list of points with each once: a solution that is named twice is one solution."""
-    if group.brackets not in ("", "{}") or not all(isinstance(x, Group) for x in group.items):
+    """A set, or a list of points, with each member once."""
+    points = group.brackets == "" and all(isinstance(x, Group) for x in group.items)
+    if not points and group.brackets != "{}":
         return group
     return Group(group.brackets, tuple(dict.fromkeys(group.items)))
+
+
+def filled(group: Group) -> Group:
+    """A list of whole numbers with the terms that its dots leave out: 1, 2, ..., 10."""
+    items = group.items
+    at = next((i for i, item in enumerate(items) if item == Constant("dots")), 0)
+    values = [item.value for item in items if isinstance(item, Number) and item.base is None]
+    if not 0 < at == len(items) - 2 or len(values) != len(items) - 1:
+        return group
+    step = values[1] - values[0] if at > 1 else Fraction(1)
+    shown = all(b - a == step for a, b in pairwise(values[:at]))
+    count = (values[-1] - values[0]) / step if step else Fraction(-1)
+    if not shown or count.denominator != 1 or not 0 < count <= MAX_FILLED:
+        return group
+    terms = (Number(values[0] + i * step) for i in range(int(count) + 1))
+    return Group(group.brackets, tuple(terms))
 
 
 def _has_plus_minus(node: Node) -> bool:

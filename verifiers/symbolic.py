@@ -87,6 +87,10 @@ def _call(name: str, args: list[Any]) -> Any:
 
     if name == "lim":
         return sympy.limit(*args)
+    if name in ("sum", "product", "integral"):
+        body, *bounds = args
+        kinds = {"sum": sympy.Sum, "product": sympy.Product, "integral": sympy.Integral}
+        return kinds[name](body, tuple(bounds)).doit()
     if name == "sqrt" and len(args) > 1:
         return sympy.real_root(args[0], args[1])
     if name == "lg":

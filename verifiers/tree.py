@@ -26,6 +26,8 @@ __all__ = [
     "Symbol",
     "Text",
     "Union",
+    "is_inequality",
+    "substituted",
 ]
 
 
@@ -157,3 +159,22 @@ Node = (
     | Labelled
     | Text
 )
+
+
+def is_inequality(node: Node) -> bool:
+    """Whether a node is a chain of smaller and larger signs, or one unequal sign."""
+    if not isinstance(node, Relation):
+        return False
+    return node.ops == ("!=",) or all(op in ("<", ">", "<=", ">=") for op in node.ops)
+
+
+def substituted(node: Node, name: str, value: Node) -> Node:
+    """An expression with a value in place of a symbol."""
+    match node:
+        case Symbol(own) if own == name:
+            return value
+        case Binary(op, left, right):
+            return Binary(op, substituted(left, name, value), substituted(right, name, value))
+        case Call(own, args):
+            return Call(own, tuple(substituted(arg, name, value) for arg in args))
+    return node

@@ -7,12 +7,25 @@ from functools import lru_cache
 
 __all__ = ["CURRENCY", "UNIT_WORDS", "is_known_unit", "normal_unit"]
 
-CURRENCY = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yen", "₹": "rupee"}
+CURRENCY = {
+    "$": "dollar",
+    "€": "euro",
+    "£": "sterling",
+    "¥": "yen",
+    "₹": "rupee",
+    "¢": "cent",
+}
 
 _SAME = {
     "dollar": "dollars usd bucks",
     "euro": "euros eur",
-    "cent": "cents",
+    "cent": "cents ¢",
+    "sterling": "gbp £",
+    "yen": "jpy",
+    "rupee": "rupees inr",
+    "celsius": "℃",
+    "fahrenheit": "",
+    "kN": "kilonewton kilonewtons",
     "degree": "degrees deg °",
     "radian": "radians rad",
     "cm": "厘米 centimeter centimeters centimetre centimetres cms",
@@ -71,9 +84,20 @@ _SAME = {
 }
 _CANONICAL = {word: unit for unit, words in _SAME.items() for word in [unit, *words.split()]}
 
-_SPEEDS = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "mps": "m/s"}
+_WHOLE = {
+    "degree c": "celsius",
+    "degree f": "fahrenheit",
+    "degree celsius": "celsius",
+    "degree fahrenheit": "fahrenheit",
+    "degrees celsius": "celsius",
+    "degrees fahrenheit": "fahrenheit",
+    "mph": "mi/h",
+    "kph": "km/h",
+    "kmh": "km/h",
+    "mps": "m/s",
+}
 
-UNIT_WORDS = frozenset(word for word in _CANONICAL if len(word) > 1) - {
+UNIT_WORDS = frozenset(word for word in (*_CANONICAL, "mph", "kph") if len(word) > 1) - {
     "in",
     "min",
     "square unit",
@@ -91,7 +115,7 @@ def normal_unit(text: str) -> str:
     """
     folded = text.strip().strip(".,;").replace("²", "^2").replace("³", "^3")
     folded = re.sub(r"\bper\b|\s*/\s*", "/", folded)
-    folded = _SPEEDS.get(folded.lower(), folded)
+    folded = _WHOLE.get(folded.lower(), folded)
     words = re.findall(r"[^\s/^]+|/|\^\{?-?\d+\}?|\^", folded)
     power = ""
     out: list[str] = []
@@ -107,7 +131,7 @@ def normal_unit(text: str) -> str:
             known = _CANONICAL.get(word) or (_CANONICAL.get(word.lower()) if word[1:] else None)
             out.append(gap + (known or (word if word.isupper() else word.lower())) + power)
             power = ""
-    return "".join(out)
+    return re.sub(r"(?<=\w) (\w+)\^-1$", r"/\1", "".join(out))
 
 
 _KNOWN = frozenset(_CANONICAL.values())
