@@ -37,7 +37,7 @@ _SEVERAL = re.compile(r"\s*(?:[,;/&+]|\band\b|\s)\s*(?:\band\b\s*)?", re.IGNOREC
 _LEAD = re.compile(r"(?:the\s+)?(?:option|choice|answer|letter)s?\s*:?\s*", re.IGNORECASE)
 _OR = re.compile(r"\s*(?:,\s*)?(?:\bor\b|\bmaybe\b|或)\s*", re.IGNORECASE)
 _SAID = re.compile(
-    r"[(\[（]?([A-Za-z\d]{1,3})[)\]）]?,?\s*(?:\bbecause\b|\bsince\b|\bas\b|\bis\s+(?:the\s+)?"
+    r"[(\[（]?([A-Za-z\d]{1,3})[)\]）]?[,，。]?\s*(?:\bbecause\b|\bsince\b|\bas\b|\bis\s+(?:the\s+)?"
     r"(?:only\s+)?(?:correct|right|best|true|answer)|不是|是正确|正确|是对)"
 )
 

@@ -26,7 +26,8 @@ LAST_PHRASES = 20
 PHRASE = re.compile(
     r"\b(?:answer|option|choice)s?\b(?:(?!\bnot\b|n't\b)[^.\n:=]){0,40}?"
     r"(?:\b(?:is|are|would be|should be|must be)\b|[:=])"
-    r"|^[ \t>*_]{0,8}A[*_]{0,2}:|\b(?:choose|select|pick|go with)\b|答案[是为:：]",
+    r"|^[ \t>*_]{0,8}A[*_]{0,2}:|\b(?:choose|select|pick|go with)\b|答案[是为:：]"
+    r"|\bit(?:['’]s| is| must be| should be)\b|\bréponse\b\s*(?::|est\b)",
     re.IGNORECASE | re.MULTILINE,
 )
 LEAD = re.compile(
@@ -39,7 +40,7 @@ STATED = re.compile(
     r"(?:(?:only|most|best|correct|right|final)\s+){0,2}"
     r"(?:correct|right|answer|option|choice)\b)"
 )
-CUT = re.compile(r"[,，;；—–]|\s-\s|[一-鿿]|\s\(")
+CUT = re.compile(r"[,，;；—–]|\s-\s|[一-鿿]|\s\(|\s(?:not|non)\b")
 RETHOUGHT = re.compile(r"[,;，；]?\s*(?:or|and|maybe|或|和)\s*[(\[]?[A-Z]\b", re.IGNORECASE)
 
 
