@@ -78,7 +78,7 @@ def measure(corpora: dict[str, list[Row]], chosen: argparse.Namespace, out: Path
     words = [*(["--quick"] if chosen.quick else []), "--peer", chosen.peer, "--seed", str(seed)]
     facts = about(words, seed=seed, rounds=rounds, quick=chosen.quick)
     facts["rows"] = {name: len(rows) for name, rows in corpora.items()}
-    stage = Stages(out.with_name(f".{out.name}.stages"), json.dumps(facts))
+    stage = Stages(out.with_name(f".stepmark-{out.name}.stages"), json.dumps(facts))
     started = time.perf_counter()
     rates, answers = stage("throughput", lambda: speed.throughput(corpora, graders, rounds, seed))
     if chosen.failing:
