@@ -43,6 +43,7 @@ _SYSTEM = re.compile(
 )
 _BASE = re.compile(r"(?<![A-Za-z.\d])(\d{1,40})\s*\(?\s*(?:in\s+)?base[- ](\d{1,2})\s*\)?")
 _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_INCHES = re.compile(r"(?<![A-Za-z\\{])in(?=\s*[\^²³])")
 _TIMES = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 _STOPPED = re.compile(r"\b(sq|cu|ft|in|cm|hr|hrs|min|lb|lbs|oz|yd|mi|sec)\.(?=\s|$)")
 _REALS = ((re.compile(r"\\reals\s*(?:\^\s*\{?\s*\+\s*\}?|_\s*\{\s*>\s*0\s*\})"), r"(0,\\infty)"),)
@@ -65,6 +66,10 @@ def clean(text: str) -> str:
         text = _plain_commands(text)
     if "C" in text or "P" in text:
         text = _counted(text)
+    if "{:" in text:
+        text = text.replace("{:}", ":")
+    if "in" in text:
+        text = _INCHES.sub(r"\\text{in}", text)
     if "base" in text:
         text = _BASE.sub(r"\1_{\2}", text)
     if "10" in text:
@@ -124,8 +129,6 @@ def _plain_commands(text: str) -> str:
         text = _SYSTEM.sub(lambda m: rf"\begin{{cases}}{m[1]}\end{{cases}}", text)
     if "not" in text:
         text = re.sub(r"\\not\s*=", lambda _: r"\neq ", text)
-    if "{:" in text:
-        text = text.replace("{:}", ":")
     text = _DECORATION.sub(" ", text)
     if "frac" in text:
         text = _UNIT_FRACTION.sub(r"\\text{ \1/\2}\3", text)

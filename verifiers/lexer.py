@@ -48,7 +48,8 @@ _SHORT_WORDS = frozenset(
 )
 CODES = {"USD": "dollar", "EUR": "euro", "GBP": "sterling"}
 _MATHS_IN_TEXT = re.compile(
-    r"[-+]?[\d.,/]*\d|[-+]?[\d.,/]*\d\s*[A-Za-z][A-Za-z ^²³/]*|[-+\d\s.,/()\[\]]+(?:and|or)[-+\d\s.,/()\[\]]+"
+    r"[-+]?[\d.,/]*\d(?:\s*[A-Za-z][A-Za-z ^²³/]*)?"
+    r"|[-+\d\s.,/()\[\]]+(?:and|or)[-+\d\s.,/()\[\]]+"
 )
 ORDINALS = frozenset(("th", "st", "nd", "rd"))
 _SEPARATORS = re.compile(r"[^\d.]")
@@ -199,6 +200,8 @@ def _word(word: str, spaced: bool, out: list[Token]) -> None:
     """A run of letters: a function, a constant, a unit, symbols side by side, or plain words."""
     if word in FUNCTIONS and not _is_minutes(word, out):
         out.append(Token("fn", word, spaced))
+    elif _is_minutes(word, out):
+        out.append(Token("text", word, spaced))
     elif word in CODES:
         out.append(Token("unit", CODES[word], spaced))
     elif word in ORDINALS and out and out[-1].kind == "num" and not spaced:

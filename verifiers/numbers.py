@@ -13,7 +13,7 @@ from .limits import MAX_DIGITS
 from .tree import Measure, Node, Number, Percent
 from .units import CURRENCY, UNIT_WORDS, normal_unit
 
-__all__ = ["read_number"]
+__all__ = ["in_base", "read_number"]
 
 _NUMBER = re.compile(
     r"\s*(?P<sign>[-−+]?)\s*(?P<currency>\\?\$|€|£)?\s*"
@@ -21,6 +21,34 @@ _NUMBER = re.compile(
     r"(?:\s*(?P<percent>\\?%)|\s*(?P<slash>/)\s*(?P<bottom>\d+))?"
     r"(?:\s*(?P<unit>[A-Za-z]+))?\s*\.?\s*"
 )
+
+
+_BASED = re.compile(
+    r"\(?(?:\\(?:text|mathrm)\s*\{)?\s*(?P<digits>[0-9A-Za-z]{1,40}(?:\.[0-9A-Za-z]{1,40})?)\s*\}?\)?"
+    r"\s*_\s*\{?\s*(?P<base>\d{1,2})\s*\}?"
+)
+
+
+def in_base(text: str) -> str | None:
+    r"""The words for a number with letters or a point in a named base; None for other texts.
+
+    Whole numbers of decimal digits are read by the parser.
+
+    >>> in_base(r"\text{2F}_{16}") == in_base("2f_{16}"), in_base("101_2"), in_base("a_1")
+    (True, None, None)
+    """
+    match = _BASED.fullmatch(text) if "_" in text else None
+    if match is None or match["digits"].isdecimal() or not match["digits"][:1].isalnum():
+        return None
+    base = int(match["base"])
+    whole, _, places = match["digits"].partition(".")
+    if not any(char.isdecimal() for char in whole) or not 2 <= base <= 36:
+        return None
+    try:
+        value = Fraction(int(whole + places, base), base ** len(places))
+    except ValueError:  # a digit that the base does not have
+        return None
+    return f"{value} written in base {base}"
 
 
 def read_number(text: str) -> Node | None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from .cleaning import clean
 from .limits import TooLarge, Unreadable
 from .measures import compound
-from .numbers import read_number
+from .numbers import in_base, read_number
 from .parser import Parser
 from .tree import (
     Binary,
@@ -233,6 +233,8 @@ def parse(text: str) -> Node:
     if (option := _OPTION.fullmatch(cleaned)) is not None:
         letter = option.group(1) or option.group(2) or option.group(3)
         return Labelled(letter, parse(option.group(4)))
+    if (based := in_base(cleaned)) is not None:
+        return Text(based)
     if (option := _NAMED_OPTION.fullmatch(cleaned)) is not None:
         return Symbol(option.group(1) or option.group(2))
     if cleaned[0].isalpha() or cleaned.startswith(("\\t", "\\m")):

@@ -67,8 +67,9 @@ def _infinite(node: Node) -> bool:
 
 
 def compare_sets(left: Node, right: Node, compare: Compare) -> Comparison | None:
-    """Whether two nodes, at least one a set, are the same set of reals; None of two relations
-    that describe no such set, such as inequalities in two variables.
+    """Whether two nodes, at least one a set, are the same set of reals.
+
+    None of two relations that describe no such set, such as inequalities in two variables.
     """
     a, b = pieces(left), pieces(right)
     if a is None or b is None:
