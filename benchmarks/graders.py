@@ -39,8 +39,15 @@ WARM_UP: tuple[Pair, ...] = (
 class Grader(Protocol):
     """What the child process needs of a grader."""
 
-    def mark(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-        """One answer per pair: `correct` (true, false, or null when it was not marked) and why."""
+    opened: int
+    """Comparisons that were left open, of those that were marked without workers."""
+
+    def mark(self, pairs: Sequence[Pair]) -> list[Any]:
+        """Marks pairs: this is what is timed, from the texts to the grader's own results."""
+        ...
+
+    def report(self, results: Sequence[Any]) -> list[dict[str, Any]]:
+        """Of each result, `correct` (true, false, or null when it was not marked) and why."""
         ...
 
     def forget(self) -> None:
@@ -69,12 +76,15 @@ class Ours:
         self.pool, self.opened = pool, 0
         self.mark(WARM_UP)
 
-    def mark(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    def mark(self, pairs: Sequence[Pair]) -> list[Any]:
         items = [self.item(self.problem("0", "", gold), text) for text, gold in pairs]
-        if not self.pool:
-            found = self.judge.begin(items)
-            self.opened += sum(not isinstance(entry, self.verdict) for entry in found)
-            return []
+        if self.pool:
+            return self.judge(items)
+        found = self.judge.begin(items)
+        self.opened += sum(not isinstance(entry, self.verdict) for entry in found)
+        return found
+
+    def report(self, results: Sequence[Any]) -> list[dict[str, Any]]:
         return [
             {
                 "correct": verdict.correct,
@@ -83,7 +93,7 @@ class Ours:
                 "method": str(verdict.detail.get("method", "")),
                 "rule": str(verdict.detail.get("rule", verdict.detail.get("why", ""))),
             }
-            for verdict in self.judge(items)
+            for verdict in results
         ]
 
     def forget(self) -> None:
@@ -110,14 +120,19 @@ class Peer:
         self.golds: dict[str, list[Any]] = {}
         self.mark(WARM_UP)
 
-    def mark(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    def mark(self, pairs: Sequence[Pair]) -> list[Any]:
         found = []
         for text, gold in pairs:
             self.prepare(gold)
             answer = self.parse(text)
-            correct = bool(self.verify(self.golds[gold], answer))
-            found.append({"correct": correct, "extracted": str(answer[-1]) if answer else None})
+            found.append((self.verify(self.golds[gold], answer), answer))
         return found
+
+    def report(self, results: Sequence[Any]) -> list[dict[str, Any]]:
+        return [
+            {"correct": bool(correct), "extracted": str(answer[-1]) if answer else None}
+            for correct, answer in results
+        ]
 
     def forget(self) -> None:
         self.golds.clear()

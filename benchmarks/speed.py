@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from corpora import GROUP, GSM8K, MATH, PAIRS, Row, groups
+from corpora import GSM8K, MATH, PAIRS, Row, groups
 from figures import percentile, ratio, spread
 from processes import Child, Hung
 
-BLOCK_ROWS = {GSM8K: 132, MATH: 5 * GROUP, **dict.fromkeys(PAIRS, 20)}
+BLOCK_ROWS = {GSM8K: 660, MATH: 100, **dict.fromkeys(PAIRS, 20)}
 TIMED = ("peer_tests", GSM8K, MATH)
 """The corpora with a goal for their throughput; the others are measured in the first round only."""
 
