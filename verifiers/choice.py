@@ -13,7 +13,7 @@ from .alternatives import HEDGE, LONGEST, Options, named, options_of, plain
 from .limits import Unreadable
 from .policy import Policy
 from .settings import PolicyName
-from .shipped import ShippedVerifier, answer_of, gold_of
+from .shipped import ShippedVerifier, answer_of, gold_of, shown
 
 __all__ = ["Choice", "ChoiceVerifier", "choose"]
 
@@ -115,7 +115,7 @@ class ChoiceVerifier(ShippedVerifier):
         reason, rule = _decided(choice.labels, wanted)
         score = float(reason is Reason.EQUAL)
         return Verdict.marked(
-            score, reason, extracted=choice.text, gold=gold, method=choice.method, rule=rule
+            score, reason, extracted=shown(choice.text), gold=gold, method=choice.method, rule=rule
         )
 
     def _wanted(self, gold: str, options: Options) -> frozenset[str] | None:

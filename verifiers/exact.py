@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from stepmark.types import Item, Reason, Verdict
 
-from .reading import fold, text_key
+from .folding import fold, text_key
 from .settings import PolicyName
-from .shipped import ShippedVerifier, answer_of, gold_of
+from .shipped import ShippedVerifier, answer_of, gold_of, shown
 
 __all__ = ["ExactVerifier", "exact"]
 
@@ -55,7 +55,7 @@ class ExactVerifier(ShippedVerifier):
         return Verdict.marked(
             float(same),
             Reason.EQUAL if same else Reason.DIFFERENT,
-            extracted=found.text,
+            extracted=shown(found.text),
             gold=gold.text,
             method=found.method,
             rule="text",

@@ -16,7 +16,7 @@ from .extract import Extraction
 from .limits import TooLarge, Unreadable
 from .reading import parse
 from .settings import NotNegative, PolicyName
-from .shipped import ShippedVerifier, answer_of, gold_of
+from .shipped import ShippedVerifier, answer_of, gold_of, shown
 from .structures import target
 from .tree import (
     Binary,
@@ -199,6 +199,7 @@ def _factor(gold: str, answer: str) -> Fraction | None:
 
 
 def _marked(reason: Reason, found: Extraction, gold: str, rule: str) -> Verdict:
-    text = found.text if found.text is None or len(found.text) <= 4000 else found.text[:4000]
     score = float(reason is Reason.EQUAL)
-    return Verdict.marked(score, reason, extracted=text, gold=gold, method=found.method, rule=rule)
+    return Verdict.marked(
+        score, reason, extracted=shown(found.text), gold=gold, method=found.method, rule=rule
+    )

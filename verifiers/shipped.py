@@ -9,11 +9,11 @@ from typing import ClassVar
 from stepmark.types import Item, Reason, Verdict
 
 from .extract import Extraction, extract, extract_gold
-from .limits import TooLarge
+from .limits import MAX_CHARS, TooLarge
 from .policy import STRICT, Policy
 from .settings import check_settings, settings_key
 
-__all__ = ["ShippedVerifier", "answer_of", "gold_of"]
+__all__ = ["ShippedVerifier", "answer_of", "gold_of", "shown"]
 
 
 class ShippedVerifier:
@@ -70,3 +70,8 @@ def answer_of(completion: str, policy: str | Policy) -> Extraction:
     allowed = Policy.of(policy)
     found = extract(completion, strict=allowed == STRICT)
     return found if allowed.allows(found.method) else Extraction(None, "none")
+
+
+def shown(text: str | None) -> str | None:
+    """A text for a verdict row, which stays readable: of a long one, its beginning."""
+    return text if text is None or len(text) <= MAX_CHARS else text[:MAX_CHARS] + "..."
