@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import re
 import sys
 import types
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ from typing import Any, Protocol
 
 Pair = tuple[str, str]
 """A completion and its gold."""
+
+MARKED = re.compile(r"(?<!\\)\$|\\boxed")
+"""What the peer finds mathematics in without help: an amount in \\$ is not marked."""
 
 WARM_UP: tuple[Pair, ...] = (
     (r"So it is \boxed{\frac{3}{6}}.", "1/2"),
@@ -141,8 +145,7 @@ class Peer:
 
     def prepare(self, gold: str) -> None:
         if gold not in self.golds:
-            bare = "$" not in gold and "\\boxed" not in gold
-            self.golds[gold] = self.parse(f"${gold}$" if bare else gold)
+            self.golds[gold] = self.parse(gold if MARKED.search(gold) else f"${gold}$")
 
 
 GRADERS: dict[str, type[Ours] | type[Peer]] = {"ours": Ours, "peer": Peer}
