@@ -82,10 +82,29 @@ def test_explain_shows_both_sides_as_read_and_what_decided(
     arguments = [r"So \boxed{\frac{7}{2}}.", "--gold", "3 1/2", "--explain"]
     assert run(["verify", *arguments]) == 0
     lines = [line.split(maxsplit=1)[0] for line in capsys.readouterr().out.splitlines()[1:]]
-    words = "verifier completion found found found gold gold decided reason time"
+    words = "verifier completion found found found gold gold normal decided reason time"
     assert lines == words.split()
     told = row(capsys, *arguments)["explained"]
-    assert (told["found by"], told["decided by"]) == ("boxed", "normal form")
+    assert told["found by"] == "boxed: the last complete box"
+    assert told["normal form"] == "7/2 on both sides"
+    assert told["decided by"].startswith("normal form: ")
+
+
+@pytest.mark.parametrize(
+    ("completion", "gold", "said"),
+    [
+        ("I do not know.", "18", {"found": "nothing", "gold means": "18"}),
+        (r"\boxed{(x+1)^2}", "x^2", {"normal form": "x^2 + 2*x + 1 against x^2"}),
+        (r"\boxed{\frac{}{2}}", "2", {"found means": "nothing that can be read"}),
+        (r"\boxed{9^{9^{9^9}}}", "2", {"decided by": "a bound: a power"}),
+    ],
+)
+def test_what_there_is_to_explain_depends_on_the_verdict(
+    completion: str, gold: str, said: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = row(capsys, completion, "--gold", gold, "--explain")["explained"]
+    assert {name: told[name] for name in said} == said
+    assert ("found by" in told) == (told["found"] != "nothing")
 
 
 def test_settings_reach_the_verifier(capsys: pytest.CaptureFixture[str]) -> None:

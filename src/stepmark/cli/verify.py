@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +13,8 @@ import typer
 from stepmark.errors import ConfigError, did_you_mean
 from stepmark.types import Item, Problem, Reason, Status, Verdict
 
-from .console import Debug, Json, emit, grid, out, plain, show
+from .console import Debug, Json, emit, out, plain
+from .explaining import explanation, show_explanation
 
 Text = str | None
 Completion = Annotated[Text, typer.Argument(help="A response, or - to read one.")]
@@ -181,60 +181,6 @@ def headline(verdict: Verdict) -> None:
         out.print(str(trace).strip().splitlines()[-1], markup=False)
 
 
-def explanation(judge: Any, completion: str, verdict: Verdict) -> dict[str, str]:
-    """What was found where, how both sides were read, and what decided."""
-    from stepmark.verifiers import MathVerifier, explain
-
-    told = {"verifier": judge.key, "completion": _end(completion)}
-    detail = {name.replace("_", " "): value for name, value in verdict.detail.items()}
-    if isinstance(judge, MathVerifier):
-        more = explain(completion, gold=verdict.gold, **asdict(judge.settings))
-        told |= {
-            "found": more.extracted or "nothing",
-            "found by": more.method.replace("_", " "),
-            "found means": more.completion_form or "nothing that can be read",
-            "gold": verdict.gold or "none",
-            "gold means": more.gold_form or "nothing that can be read",
-            "decided by": more.rule,
-        }
-        detail = {name: detail[name] for name in detail if name not in ("method", "rule")}
-    else:
-        told |= {} if verdict.extracted is None else {"found": verdict.extracted}
-        told |= {} if verdict.gold is None else {"gold": verdict.gold}
-    told["reason"] = _meaning(str(verdict.reason))
-    return told | {name: str(value) for name, value in detail.items()}
-
-
-def show_explanation(told: Mapping[str, str]) -> None:
-    """One line for each thing that is known, under the verdict."""
-    table = grid()
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in told.items():
-        table.add_row(f"  [dim]{plain(name)}[/]", plain(_visible(value.rstrip())))
-    show(table)
-
-
-def _meaning(reason: str) -> str:
-    """The word, and what it says where that is not plain."""
-    said = {
-        Reason.EQUAL: "both sides have the same value",
-        Reason.DIFFERENT: "the two sides differ",
-        Reason.JUDGED: "the verifier returned this and gave no reason",
-        Reason.NO_ANSWER: "nothing in the completion is accepted as an answer",
-        Reason.UNREADABLE: "what was found is not mathematics that can be read",
-        Reason.TOO_LARGE: "what was found is beyond the bounds on length, depth or magnitude",
-        Reason.TOO_SLOW: "the comparison was stopped twice, the second time on an idle worker",
-        Reason.DECLINED: "the verifier returned None",
-        Reason.GOLD_MISSING: "there is no gold to compare with",
-        Reason.GOLD_UNREADABLE: "the gold is not mathematics that can be read",
-        Reason.VERIFIER_RAISED: "the verifier raised an exception",
-        Reason.WORKER_LOST: "the process that was marking died",
-    }
-    meaning = next((text for word, text in said.items() if word == reason), "")
-    return f"{reason}: {meaning}" if meaning else reason
-
-
 def _visible(text: str) -> str:
     """Model text must not steer the terminal: control characters are shown, not obeyed."""
     from stepmark.report import visible
@@ -254,7 +200,3 @@ def _pair(text: str) -> tuple[str, str]:
 def _short(text: str, width: int = 60) -> str:
     line = " ".join(_visible(text).split())
     return line if len(line) <= width else f"{line[: width - 3]}..."
-
-
-def _end(text: str, width: int = 300) -> str:
-    return text if len(text) <= width else f"... {text[-width:]}"
