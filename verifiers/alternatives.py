@@ -14,8 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from .compare import compare
+from .folding import fold, text_key
 from .limits import TooLarge, Unreadable
-from .reading import fold, parse, text_key
+from .reading import parse
 from .tree import Text
 
 __all__ = ["HEDGE", "LONGEST", "Options", "named", "options_of", "plain"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from stepmark.errors import DataError, VerifierError
 
 from .compare import Units, compare
+from .folding import text_key
 from .limits import MAX_CHARS, TooLarge, Unreadable
 from .math import prove_task
-from .reading import parse, text_key
+from .reading import parse
 from .settings import MathSettings, settings_of
 from .spellings import same_spelling
 from .tree import Node

@@ -52,6 +52,9 @@ _MATHS_IN_TEXT = re.compile(
     r"|[-+\d\s.,/()\[\]]+(?:and|or)[-+\d\s.,/()\[\]]+"
 )
 ORDINALS = frozenset(("th", "st", "nd", "rd"))
+SIGNS = {char: (Token("op", char), Token("op", char, True)) for char in "{}()[],^_"}
+"""Signs that are one character and never part of a longer one, without and with space before."""
+_DIGITS = re.compile(r"\d{1,18}(?![\d.,{\\ ~_])")
 _SEPARATORS = re.compile(r"[^\d.]")
 
 
@@ -67,6 +70,14 @@ def tokens(text: str) -> list[Token]:
     size = len(text)
     while at < size:
         char = text[at]
+        if char in SIGNS:
+            out.append(SIGNS[char][spaced])
+            depth += (char in "([") - (char in ")]")
+            at, spaced = at + 1, False
+            continue
+        if char == " ":
+            at, spaced = at + 1, True
+            continue
         if char.isdecimal() or (char == "." and text[at + 1 : at + 2].isdecimal()):
             joined = bool(out) and out[-1].kind == "op" and out[-1].text in "_^"
             at, token = _number(text, at, depth + joined, spaced)
@@ -104,6 +115,8 @@ def tokens(text: str) -> list[Token]:
 
 
 def _number(text: str, at: int, depth: int, spaced: bool) -> tuple[int, Token]:
+    if (short := _DIGITS.match(text, at)) is not None:
+        return short.end(), Token("num", short.group(), spaced)
     grouped = _GROUPED_IN_BRACKETS if depth > 0 else _GROUPED
     match = grouped.match(text, at) or _PLAIN.match(text, at)
     if match is None:

@@ -19,10 +19,11 @@ from .canonical import canonical
 from .compare import Comparison, Units, compare
 from .evaluate import differ
 from .extract import Extraction, extract, extract_gold, short_whole
+from .folding import fold, text_key
 from .letters import is_letter, stated_letter
 from .limits import TooLarge, Unreadable
 from .matrices import has_matrix, worked_out
-from .reading import fold, parse, text_key
+from .reading import parse
 from .rendering import spelled
 from .settings import MathSettings, settings_key, settings_of
 from .spellings import same_spelling

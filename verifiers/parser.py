@@ -46,6 +46,9 @@ class Parser(Enclosed):
         self.enter()
         sign = self.accept("+", "-", "+-", "-+")
         left = self.term()
+        if not sign and self.next.kind != "op":
+            self.leave()
+            return left
         if sign in ("+-", "-+"):
             left = PlusMinus(ZERO, left, 1 if sign == "+-" else -1)
         elif sign == "-":
@@ -79,6 +82,8 @@ class Parser(Enclosed):
         plain = plain and self.at == first + 1
         if plain and (mixed := self.mixed(left)) is not None:
             left, plain = Percent(mixed) if self.accept("%") else mixed, False
+        if self.next.kind == "end":
+            return left
         links = 0
         while True:
             links = self.count(links)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .reading import fold
+from .folding import fold
 
 __all__ = ["plain_words", "same_spelling"]
 
