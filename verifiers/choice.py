@@ -156,7 +156,9 @@ def choose(
         boxed = Choice(named(found.text, options, several=several), found.text, found.method)
         if boxed.labels is not None:
             return boxed
-    spoken = completion.rpartition("</think>")[2]
+    _, tag, spoken = completion.rpartition("</think>")
+    if not tag and "<think>" in spoken:
+        return Choice(None, None, "none")  # still thinking when it was cut off
     if allowed.phrase:
         for tail in _tails(spoken):
             text, labels = _after(tail, options, several)

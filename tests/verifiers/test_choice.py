@@ -77,7 +77,7 @@ def test_an_option_is_named_by_its_letter(completion: str) -> None:
         ("The answer is A, B", "A"),
         (r"\boxed{A}\boxed{B}", "A"),
         ("ABCDE", "A"),
-        ("<think>The answer is A.", "B"),
+        ("<think>The answer is A.", "A"),
         ("", "A"),
     ],
 )
