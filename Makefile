@@ -59,8 +59,16 @@ SMOLLM2 ?= models/SmolLM2-135M-Instruct
 $(SMOLLM2)/model.safetensors: | $(VENV)/.test
 	$(BIN)/python examples/get_smollm2.py $(SMOLLM2)
 
+# Trainers of others (trl, verl): a venv each that sees what .venv holds and adds its own packages.
+.venv-%/.ready: constraints/%.txt | $(VENV)/.test
+	$(BIN)/python -m venv .venv-$*
+	@$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > \
+	  "$$(.venv-$*/bin/python -c 'import site; print(site.getsitepackages()[0])')/main.pth"
+	.venv-$*/bin/python -m pip --disable-pip-version-check install -q --no-deps -r $<
+	@touch $@
+
 # The slow groups, one process: they measure time and memory, and hold real models.
-test-slow: $(VENV)/.test $(SMOLLM2)/model.safetensors
+test-slow: $(VENV)/.test $(SMOLLM2)/model.safetensors .venv-trl/.ready .venv-verl/.ready
 	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/pytest -q -m slow --durations=15 -rs
 
 # Measures the verifier; BENCH_FLAGS=--quick takes a sample. The venv holds the base install and the peer.
@@ -75,4 +83,4 @@ bench: $(BENCH)/.ready
 	$(BENCH)/bin/python benchmarks/verifier.py --out benchmarks/results.json $(BENCH_FLAGS)
 
 clean:
-	rm -rf $(VENV) $(BENCH) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) .venv-trl .venv-verl dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
