@@ -47,8 +47,12 @@ CONNECTOR = re.compile(
     r"(?:[\s$,;&]|\\[,;: \]\[()]|\\q?quad|\\text\s*\{\s*(?:and|or)\s*\}|\\approx|≈"
     r"|\b(?:[A-Za-z]{2,20}\s+)?(?:and|or)\b|\b[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=)+"
 )
-LISTED = re.compile(r"\d\S{0,3}\s*(?:,|\bor\b|,\s*or\b|,\s*and\b)\s*[$€£]?$")
+LISTED = re.compile(
+    r"\d[*_$)\]}]{0,3}(?:[\s,;|/*_$(\[]|\b(?:or|and|maybe|possibly|perhaps|vs|versus)\b\.?"
+    r"|\\text\s*\{\s*(?:or|and)\s*\}|\\\()+[€£]?$"
+)
 """What stands before the last of several numbers: a list of guesses, no answer."""
+DENIED = re.compile(r"\b(?:not|never|cannot|\w+n['’]t)\b[^.!?\n\d]{0,20}$", re.IGNORECASE)
 ESCAPED_END = re.compile(OPENING.pattern + r"\{([^{}$\\]{1,200})\\\}[\s$.]*$")
 
 
@@ -83,7 +87,7 @@ def extract(completion: str, *, strict: bool = False) -> Extraction:
     offset = completion.rfind("</think>")
     offset = 0 if offset < 0 else offset + len("</think>")
     text = completion[offset:] if offset else completion
-    if not offset and "<think>" in text:
+    if "<think>" in text:
         return Extraction(None, "none")  # still thinking when it was cut off
     found = boxes(text) if "boxed" in text or "box{" in text else []
     if found:
@@ -190,12 +194,21 @@ def _last_resort(text: str, offset: int) -> Extraction:
     tail = max(0, len(text) - LAST_CHARS)
     for match in NUMBER.finditer(text, tail):
         number = match
+    last = max((m for m in (formula, number) if m), key=lambda m: m.end(), default=None)
+    if last is not None and _is_guess(text, last.start()):
+        return Extraction(None, "none")
     if formula is not None and (number is None or number.end() <= formula.end()):
         content = next(group for group in formula.groups() if group is not None)
         return Extraction(content.strip(), "last_maths", offset + formula.start())
-    if number is not None and not LISTED.search(text[max(0, number.start() - 40) : number.start()]):
+    if number is not None:
         return Extraction(number.group().strip(), "last_number", offset + number.start())
     return Extraction(None, "none")
+
+
+def _is_guess(text: str, start: int) -> bool:
+    """Whether what starts here is the last of a list, or denied: then it is not said to be it."""
+    before = text[max(0, start - 40) : start]
+    return LISTED.search(before) is not None or DENIED.search(before) is not None
 
 
 def extract_gold(gold: str) -> Extraction:

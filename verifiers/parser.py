@@ -35,6 +35,7 @@ OPENERS = frozenset(("(", "{", "lfloor", "lceil"))
 GOES_ON = (Token("const", "dots"), Token("text", "repeating", True))
 BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
 BASES |= {"nine": 9, "ten": 10, "twelve": 12, "sixteen": 16}
+CLOSED = [Token("op", "}")]
 MOD = Token("op", "mod")
 
 
@@ -268,8 +269,23 @@ class Parser(Enclosed):
             case "begin":
                 return self.matrix(token.text)
             case "op":
+                if token.text == "{" and self.tokens[self.at + 1 : self.at + 2] == CLOSED:
+                    return self.braced()
                 return self.bracketed(token.text)
         raise Unreadable(f"{token.text or 'the end'!r} where a value belongs")
+
+    def braced(self) -> Node:
+        """One token in braces, as most groups are: ``{2}``, without the levels between."""
+        token = self.take()
+        if token.kind == "num":
+            value: Node = number(token.text)
+        elif token.kind == "sym":
+            value = self.symbol(token.text)
+        else:
+            self.at -= 1
+            return self.bracketed("{")
+        self.take()
+        return value
 
     def scientific(self, token: Token) -> Node:
         """A number, with an exponent glued to it such as ``1e-3``."""

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["FORMULA", "LETTER", "NUMBER", "after_phrase", "last_phrase", "restated_phrase"]
+__all__ = [
+    "FORMULA",
+    "JOINED",
+    "LETTER",
+    "NUMBER",
+    "after_phrase",
+    "last_phrase",
+    "restated_phrase",
+]
 
 TAIL_CHARS = 2_000
 """An answer after a phrase is looked for in this many characters."""
@@ -31,6 +39,12 @@ NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s*/\s*\d+)?%?"
     r"|(?<![A-Za-z0-9_.])[-−]?\.\d+%?"
 )
+JOINED = re.compile(r"\s*(?:[,;]|\b(?:or|and)\b|[,;]\s*(?:or|and)\b)\s*")
+OTHERWISE = re.compile(r"\s*or\b", re.IGNORECASE)
+REASON = re.compile(
+    r"(?<=[\d$)}])(?:,?\s+(?:because|since|as|which|where)\b|\s*\((?:not|see|since|because|as)\b)"
+)
+"""What follows an answer and is none."""
 PLAIN = re.compile(r"[ \t]*([-+]?\$?\d[\d,]*(?:\.\d+)?%?)[ \t]*\.?[ \t]*(?:\n|$)")
 """A number that is all of a line, as most answers after a phrase are."""
 LETTER = re.compile(r"[*_(\[]{0,4}([A-Z])[*_)\]]{0,4}(?=[\s.,:;!。，]|$)(?!\s*[-+=*/^<>])")
@@ -101,7 +115,7 @@ def _following(tail: str) -> str | None:
     """The answer that follows a phrase: a formula, a letter, or the rest of the sentence."""
     tail = tail.lstrip(" \t\n*_:：")
     if found := FORMULA.match(tail):
-        return next(group for group in found.groups() if group is not None).strip()
+        return ", ".join(formulas(tail, found))
     while lead := LEAD.match(tail):
         tail = tail[lead.end() :]
     if (letter := LETTER.match(tail)) and not re.match(r"[AI]\s+[a-z]", tail[letter.start(1) :]):
@@ -111,7 +125,11 @@ def _following(tail: str) -> str | None:
     if HAN.match(tail):
         return _after_han(tail)
     end = SENTENCE_END.search(tail)
+    while end and OTHERWISE.match(tail, end.end()):
+        end = SENTENCE_END.search(tail, end.end())  # "4. Or 7." is two guesses
     line = tail[: end.start()] if end else tail
+    if (reason := REASON.search(line)) is not None:
+        line = line[: reason.start()]
     if re.match(r"(?:The|This|There|Thus|So|Hence|Therefore|[A-Z][a-z]+)\s", line):
         said = [match.end() for match in COPULA.finditer(line)]
         if said:
@@ -120,6 +138,18 @@ def _following(tail: str) -> str | None:
         if numbers and re.match(r"[A-Z][a-z]+\s[a-z]+\s", line):  # "Jane ran 3 miles"
             return numbers[-1].strip()
     return line.strip(" \t*_`。") or None
+
+
+def formulas(text: str, found: re.Match[str]) -> list[str]:
+    """What a formula holds, with the ones that a comma, "or" or "and" joins to it."""
+    parts = []
+    while True:
+        parts.append(next(group for group in found.groups() if group is not None).strip())
+        between = JOINED.match(text, found.end())
+        after = FORMULA.match(text, between.end()) if between else None
+        if after is None:
+            return parts
+        found = after
 
 
 def _after_han(tail: str) -> str | None:
