@@ -210,7 +210,7 @@ class Ratio:
         bits = max((_bits(c) for p in (self.top, self.bottom) for c in p.values()), default=1)
         terms = max(len(self.top), len(self.bottom))
         if bits * exponent > MAX_BITS or (terms > 1 and exponent * terms > MAX_TERMS):
-            raise TooLarge(f"the power {exponent}")
+            raise TooLarge("a power")
         out, base = Ratio.of(1), self
         while exponent:
             if exponent & 1:
