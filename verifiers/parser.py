@@ -36,6 +36,7 @@ GOES_ON = (Token("const", "dots"), Token("text", "repeating", True))
 BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
 BASES |= {"nine": 9, "ten": 10, "twelve": 12, "sixteen": 16}
 CLOSED = [Token("op", "}")]
+POSTFIX = frozenset(("^", "!", "%", "deg", "_", "'"))
 MOD = Token("op", "mod")
 
 
@@ -117,18 +118,14 @@ class Parser(Enclosed):
 
     def starts_factor(self) -> bool:
         """Whether the next token can begin a factor that is multiplied without a sign."""
-        token = self.next
-        if token.kind == "const" and token.text in ("dots", "oo", "emptyset"):
+        kind, text, _ = self.tokens[self.at]
+        if kind == "op":
+            if text == "|":
+                return self.bars == 0
+            return text in OPENERS and not (text == "(" and self.peek() == MOD)
+        if self.at == self.stop or (kind == "const" and text in ("dots", "oo", "emptyset")):
             return False
-        if self.at == self.stop or (token.text == "(" and self.peek() == MOD):
-            return False
-        if token.kind in STARTS:
-            return True
-        if token.kind == "begin":
-            return token.text != "cases"
-        return token.kind == "op" and (
-            token.text in OPENERS or (token.text == "|" and self.bars == 0)
-        )
+        return kind in STARTS or (kind == "begin" and text != "cases")
 
     def mixed(self, whole: Node) -> Node | None:
         r"""``1 1/2`` and ``1\frac12``, when the fraction is proper."""
@@ -160,8 +157,8 @@ class Parser(Enclosed):
     def factor(self) -> Node:
         """A primary with what follows it: powers, factorials, percent, degrees, primes."""
         value = self.primary()
-        while self.next.kind == "op":
-            name = self.next.text
+        while (token := self.tokens[self.at]).kind == "op" and token.text in POSTFIX:
+            name = token.text
             if name == "^":
                 self.take()
                 value = self.power(value)

@@ -28,6 +28,8 @@ from .wording import SCALES
 __all__ = ["Reader"]
 
 RELATIONS = ("=", "<", ">", "<=", ">=", "!=", "~=", "in")
+ENDS = frozenset((")", "]", "}", "}}", ">>", ",", ";", "&", "or", "\\\\"))
+"""Signs after which a value is no part of a relation, a ratio or a union."""
 SETS = {"cup": "|", "cap": "&", "setminus": "\\"}
 MAX_ITEMS = 200
 _DIGIT = re.compile(r"(?<![\^-])\d")
@@ -71,18 +73,20 @@ class Reader(Parser):
     def item(self) -> Node:
         """One value, a chain of relations, or a ratio."""
         self.accept("=", "~=")  # "= 5" and "about 5" are 5
-        parts = [self.ratio()]
-        if self.next.kind != "op":
-            return parts[0]
+        value = self.measured()
+        kind, text, _ = self.tokens[self.at]
+        if kind != "op" or text in ENDS:
+            return value
+        parts = [self.ratio(value)]
         ops: list[str] = []
         while self.is_op(*RELATIONS):
             ops.append(self.take().text)
             parts.append(self.ratio())
         return Relation(tuple(ops), tuple(parts)) if ops else parts[0]
 
-    def ratio(self) -> Node:
-        """``a : b : c``, or one side alone."""
-        parts = [self.side()]
+    def ratio(self, first: Node | None = None) -> Node:
+        """``a : b : c``, or one side alone; its first value may have been read."""
+        parts = [self.side(first)]
         if not self.is_op(":"):
             return parts[0]
         if isinstance(parts[0], Text) and self.accept(":"):
@@ -95,9 +99,9 @@ class Reader(Parser):
             parts.append(side)
         return Relation((":",) * (len(parts) - 1), tuple(parts)) if len(parts) > 1 else parts[0]
 
-    def side(self) -> Node:
+    def side(self, first: Node | None = None) -> Node:
         """One side of a relation: sets joined, or a value with its unit."""
-        value = self.measured()
+        value = self.measured() if first is None else first
         while self.is_op(*SETS):
             op = SETS[self.take().text]
             right = self.measured()
@@ -107,9 +111,10 @@ class Reader(Parser):
 
     def measured(self) -> Node:
         """A value with the unit before or after it."""
-        before = self.take().text if self.next.kind == "unit" else ""
+        before = self.take().text if self.tokens[self.at].kind == "unit" else ""
         value = self.expression()
-        if not before and self.next.kind in ("end", "op") and not self.is_op("in"):
+        kind, text, _ = self.tokens[self.at]
+        if not before and (kind == "end" or (kind == "op" and text != "in")):
             return value
         unit = before
         if self.next.kind == "unit" or (self.is_op("in") and self.peek().kind == "end"):
