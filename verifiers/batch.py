@@ -14,7 +14,9 @@ mark in a thread of this process, one batch after another.
 from __future__ import annotations
 
 import itertools
+import logging
 import pickle
+import sys
 import threading
 import traceback
 from collections import deque
@@ -23,20 +25,26 @@ from concurrent.futures import Future
 from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from stepmark.errors import ConfigError
 from stepmark.protocols import OutcomeVerifier
+from stepmark.registry import FILE_MODULE, load_file
 from stepmark.types import Item, Problem, Reason, Verdict
 
 from .functions import FunctionVerifier
 from .loading import load_verifier
-from .workers import Outcome, run_each, worker_count
+from .workers import Outcome, run_all, run_each, worker_count
 
 __all__ = ["Divided", "mark_async", "mark_many", "submit"]
 
+log = logging.getLogger(__name__)
+
 CHUNK = 256
 """Most items that a worker is handed together: a few milliseconds of work."""
+LOAD_S = 120.0
+"""Deadline of loading a verifier in a worker, in seconds: it may import much."""
 BEGIN_S = 10.0
 """Deadline of the quick part of one item, in seconds; its bounds keep it far below."""
 
@@ -192,8 +200,8 @@ def _submitted(judge: OutcomeVerifier, items: tuple[Item, ...]) -> Future[list[V
 
 
 def _mark(judge: OutcomeVerifier, items: tuple[Item, ...]) -> list[Verdict]:
-    if isinstance(judge, Divided) and (pickled := _pickled(judge)) is not None:
-        found = _begun(pickled, items)
+    if isinstance(judge, Divided) and (parcel := _parcel(judge)) is not None:
+        found = _begun(parcel, items)
         return _kept(judge.settle, found, items)
     if isinstance(judge, FunctionVerifier) and judge.origin is not None:
         return judge(items)
@@ -201,15 +209,40 @@ def _mark(judge: OutcomeVerifier, items: tuple[Item, ...]) -> list[Verdict]:
         return _kept(judge, items, items)
 
 
-def _pickled(judge: OutcomeVerifier) -> bytes | None:
-    """The verifier for another process; None for one that lives in this process alone."""
+class Parcel(NamedTuple):
+    """A verifier on its way to a worker."""
+
+    pickled: bytes
+    file: str | None
+    """The file that its class was loaded from, where that is no module that can be imported."""
+
+
+def _parcel(judge: OutcomeVerifier) -> Parcel | None:
+    """The verifier for other processes; None for one that lives in this process alone."""
+    module = type(judge).__module__
+    is_file = module.startswith(FILE_MODULE) and module in sys.modules
     try:
-        return pickle.dumps(judge)
+        parcel = Parcel(pickle.dumps(judge), sys.modules[module].__file__ if is_file else None)
     except Exception:
         return None
+    return parcel if _arrives(parcel, judge.key) else None
 
 
-def _begun(pickled: bytes, items: tuple[Item, ...]) -> list[Any]:
+@lru_cache(maxsize=64)
+def _arrives(parcel: Parcel, key: str) -> bool:
+    """Whether workers can load it: a class of a notebook, for example, is not there."""
+    outcome = run_all("exact", load_task, [(parcel,)], timeout_s=LOAD_S)[0]
+    if outcome.kind == "raised":
+        log.warning(
+            "The verifier %r cannot be loaded by a worker (%.200r), so it marks in this process. "
+            "Put it in a file or module to use all workers.",
+            key,
+            outcome.value,
+        )
+    return outcome.kind != "raised"
+
+
+def _begun(parcel: Parcel, items: tuple[Item, ...]) -> list[Any]:
     """What the verifier's `begin` says of each item, from the workers."""
     problems: dict[int, tuple[Any, ...]] = {}
 
@@ -218,7 +251,7 @@ def _begun(pickled: bytes, items: tuple[Item, ...]) -> list[Any]:
             problem = problems.get(id(item.problem))
             if problem is None:  # the completions of a problem share it, and travel faster
                 problem = problems[id(item.problem)] = PROBLEM_FIELDS(item.problem)
-            yield (pickled, problem, ITEM_FIELDS(item)[1:])
+            yield (parcel, problem, ITEM_FIELDS(item)[1:])
 
     share = -(-len(items) // (2 * worker_count()))
     outcomes = run_each(
@@ -227,18 +260,25 @@ def _begun(pickled: bytes, items: tuple[Item, ...]) -> list[Any]:
     return [_entry(outcome, item) for outcome, item in zip(outcomes, items, strict=True)]
 
 
-def begin_task(pickled: bytes, problem: tuple[Any, ...], rest: tuple[Any, ...]) -> tuple[Any, ...]:
+def load_task(parcel: Parcel) -> None:
+    """In a worker: the verifier is loaded, or it raises."""
+    _arrived(parcel)
+
+
+def begin_task(parcel: Parcel, problem: tuple[Any, ...], rest: tuple[Any, ...]) -> tuple[Any, ...]:
     """In a worker: a verdict as its fields, or what is left to settle in a tuple of one.
 
     Plain tuples travel in half the time that frozen dataclasses take.
     """
-    found = _arrived(pickled).begin([Item(Problem(*problem), *rest)])[0]
+    found = _arrived(parcel).begin([Item(Problem(*problem), *rest)])[0]
     return VERDICT_FIELDS(found) if isinstance(found, Verdict) else (found,)
 
 
 @lru_cache(maxsize=16)
-def _arrived(pickled: bytes) -> Any:
-    return pickle.loads(pickled)
+def _arrived(parcel: Parcel) -> Any:
+    if parcel.file is not None:
+        load_file(Path(parcel.file))
+    return pickle.loads(parcel.pickled)
 
 
 def _entry(outcome: Outcome, item: Item) -> Any:

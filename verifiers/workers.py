@@ -133,7 +133,7 @@ def run_all(
     again = [index for index, outcome in enumerate(outcomes) if _is_open(outcome)]
     second = _stream(kind, task, [arguments[index] for index in again], timeout_s, 1)
     for index, outcome in zip(again, second, strict=True):
-        outcomes[index] = outcome
+        outcomes[index] = outcome._replace(tries=2)
     return outcomes
 
 
@@ -167,7 +167,8 @@ def run_each(
 
     for index, outcome in enumerate(_stream(kind, task, noted(), timeout_s, at_once)):
         if _is_open(outcome):
-            yield from _stream(kind, task, [known[index]], timeout_s, 1)
+            for second in _stream(kind, task, [known[index]], timeout_s, 1):
+                yield second._replace(tries=2)
         else:
             yield outcome
 

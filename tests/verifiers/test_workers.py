@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from stepmark.errors import ConfigError
 from stepmark.types import Reason, Status
-from stepmark.verifiers import MathVerifier, close_workers, verify
+from stepmark.verifiers import MathVerifier, close_workers, set_workers, verify, worker_count
 from stepmark.verifiers import workers as pool
+from stepmark.verifiers.pool import Piece, Pool
+from stepmark.verifiers.processes import Spawner, Starter, starter
 
 SLOW = "{" + "+".join(rf"\sin({k}x)^{k}\cos({k}y)^{k}" for k in range(2, 14)) + "}^2"
 ROOT = Path(__file__).resolve().parents[2]
+OPEN = "verify(r'\\boxed{\\sin 2x}', gold=r'2 \\sin x \\cos x')"
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="there are no forks to look at")
+
+
+@pytest.fixture
+def four_workers() -> Iterator[None]:
+    set_workers(4)
+    yield
+    set_workers(None)
+
+
+def run(code: str, folder: Path, *options: str, **environment: str) -> list[str]:
+    """The lines that a script prints to standard output; it must end well and write no errors."""
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(code))
+    done = subprocess.run(
+        [sys.executable, *options, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        env=os.environ | environment,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.splitlines()
 
 
 def test_a_task_past_its_deadline_is_stopped_and_the_next_one_runs() -> None:
@@ -25,9 +61,18 @@ def test_a_task_past_its_deadline_is_stopped_and_the_next_one_runs() -> None:
     assert time.monotonic() - start < 6
 
 
+def test_a_call_that_hears_no_signal_is_killed_at_its_deadline() -> None:
+    pool.run_all("compare", len, [("ab",)], timeout_s=30)
+    start = time.monotonic()
+    outcome = pool.run_all("compare", sum, [(range(10**13),)], timeout_s=0.2)[0]
+    assert outcome == ("too_slow", None, 2)
+    assert time.monotonic() - start < 2 * (0.2 + 0.5)
+
+
 def test_a_worker_that_dies_is_lost_twice_and_replaced() -> None:
     outcomes = pool.run_all("compare", os._exit, [(3,)], timeout_s=30)
     assert outcomes[0].kind == "lost"
+    assert "exit code 3" in repr(outcomes[0].value)
     assert pool.run_all("compare", divmod, [(7, 2)], timeout_s=30)[0].value == (3, 1)
 
 
@@ -35,6 +80,39 @@ def test_what_a_task_raises_comes_back_as_a_value() -> None:
     outcome = pool.run_all("compare", divmod, [(1, 0)], timeout_s=30)[0]
     assert outcome.kind == "raised"
     assert isinstance(outcome.value, ZeroDivisionError)
+
+
+def test_what_cannot_travel_costs_no_other_call() -> None:
+    outcomes = pool.run_all(
+        "function", eval, [("1",), ("lambda: 1",), ("exit(2)",), ("2",)], timeout_s=30
+    )
+    assert [outcome.kind for outcome in outcomes] == ["done", "raised", "raised", "done"]
+    assert "cannot leave the worker" in repr(outcomes[1].value)
+    sent = pool.run_all("function", id, [(1,), (threading.Lock(),), (2,)], timeout_s=30)
+    assert [outcome.kind for outcome in sent] == ["done", "raised", "done"]
+
+
+@needs_fork
+def test_memory_is_bounded_and_the_worker_is_replaced() -> None:
+    big, small = pool.run_all("compare", bytearray, [(5 * 2**30,), (5,)], timeout_s=30)
+    assert isinstance(big.value, MemoryError)
+    assert small.value == bytearray(5)
+
+
+def test_calls_that_go_together_have_deadlines_of_their_own() -> None:
+    calls = [(0.3,)] * 4 + [(60,)] + [(0,)] * 4
+    start = time.monotonic()
+    outcomes = list(pool.run_each("compare", time.sleep, calls, timeout_s=0.5, at_once=99))
+    assert [outcome.kind for outcome in outcomes] == ["done"] * 4 + ["too_slow"] + ["done"] * 4
+    assert outcomes[4].tries == 2
+    assert time.monotonic() - start < 1.2 + 2 * (0.5 + 0.5) + 1
+
+
+def test_calls_that_go_together_survive_the_death_of_their_worker() -> None:
+    calls = [("7",), ("8",), ("__import__('os')._exit(1)",), ("9",)]
+    outcomes = list(pool.run_each("function", eval, calls, timeout_s=30, at_once=99))
+    assert [outcome.kind for outcome in outcomes] == ["done", "done", "lost", "done"]
+    assert [outcome.value for outcome in outcomes if outcome.kind == "done"] == [7, 8, 9]
 
 
 def test_too_slow_twice_is_the_completions_fault() -> None:
@@ -59,25 +137,212 @@ def test_threads_share_the_workers() -> None:
     assert found == [True] * 4
 
 
+def test_asyncio_goes_on_while_a_thread_waits_for_a_worker() -> None:
+    async def both() -> tuple[str, int]:
+        waiting = asyncio.create_task(
+            asyncio.to_thread(pool.run_all, "compare", time.sleep, [(0.5,)], timeout_s=30)
+        )
+        beats = 0
+        while not waiting.done():
+            await asyncio.sleep(0.02)
+            beats += 1
+        return (await waiting)[0].kind, beats
+
+    kind, beats = asyncio.run(both())
+    assert kind == "done"
+    assert beats > 5
+
+
 def test_closing_is_idempotent_and_the_next_task_starts_anew() -> None:
     close_workers()
     close_workers()
     assert verify(r"\boxed{\sin^2 x+\cos^2 x}", gold="1").correct
 
 
-def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "print('started')\nfrom stepmark.verifiers import verify\n"
-        "print(verify(r'\\boxed{\\sin^2 x+\\cos^2 x}', gold='1').correct)\n"
+def test_closing_ends_a_call_that_is_running() -> None:
+    outcomes: list[pool.Outcome] = []
+    waiting = threading.Thread(
+        target=lambda: outcomes.extend(
+            pool.run_all("compare", time.sleep, [(60,)] * 9, timeout_s=90)
+        )
     )
+    waiting.start()
+    time.sleep(0.3)
+    close_workers()
+    waiting.join(5)
+    assert [(outcome.kind, outcome.tries) for outcome in outcomes] == [("lost", 2)] * 9
+    assert "stopped" in repr(outcomes[0].value)
+
+
+@needs_proc
+@pytest.mark.parametrize("origin", [starter, pytest.param(Spawner, marks=pytest.mark.slow)])
+def test_workers_from_anywhere_keep_deadlines_and_end(origin: type[Starter]) -> None:
+    source = origin()
+    drivers = Pool("compare", 2, lambda: source)
+    try:
+        calls = [(0,), (60,), (0,)]
+        start = drivers.put(Piece(time.sleep, [(0,)], 30, 99), is_urgent=True)
+        assert start.result()[0].kind == "done"
+        waiting = drivers.put(Piece(time.sleep, calls, 0.3, 99), is_urgent=True)
+        assert [outcome.kind for outcome in waiting.result()] == ["done", "too_slow", "done"]
+        lost = drivers.put(Piece(os._exit, [(3,)], 30, 99), is_urgent=True).result()[0]
+        assert (lost.kind, "exit code 3" in str(lost.value)) == ("lost", True)
+        pids = [drivers.put(Piece(os.getpid, [()], 30, 1), is_urgent=True) for _ in range(3)]
+        seen = [future.result()[0].value for future in pids]
+        assert os.getpid() not in seen
+        assert len(set(seen)) > 1, "workers are renewed"
+    finally:
+        drivers.close()
+        source.close()
+    assert not [pid for pid in seen if Path(f"/proc/{pid}").exists()]
+
+
+@needs_fork
+def test_a_worker_is_killed_with_all_that_it_started() -> None:
+    code = "__import__('subprocess').run(['sleep', '86399'])"
+    assert pool.run_all("function", eval, [(code,)], timeout_s=0.3)[0].kind == "too_slow"
+    running = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists()]
+    assert not [command for command in running if b"86399" in command]
+
+
+@needs_proc
+def test_a_nursery_that_was_killed_is_replaced() -> None:
+    pool.run_all("compare", len, [("ab",)], timeout_s=30)
+    parent = pool.run_all("compare", os.getppid, [()], timeout_s=30)[0].value
+    if parent != os.getpid():
+        os.kill(parent, signal.SIGKILL)
+    assert pool.run_all("compare", len, [("ab",)], timeout_s=30)[0].value == 2
+    outcomes = pool.run_all("compare", os._exit, [(1,)], timeout_s=30)
+    assert outcomes[0].kind == "lost"
+    assert pool.run_all("compare", len, [("ab",)], timeout_s=30)[0].value == 2
+
+
+def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STEPMARK_WORKERS", raising=False)
+    assert 1 <= worker_count() <= 4
+    monkeypatch.setenv("STEPMARK_WORKERS", "3")
+    assert worker_count() == 3
+    set_workers(2)
+    assert worker_count() == 2
+    set_workers(None)
+    assert worker_count() == 3
+    for bad in ("0", "-1", "two", "1.5", "1025", "9" * 5000, "²"):
+        monkeypatch.setenv("STEPMARK_WORKERS", bad)
+        with pytest.raises(ConfigError, match=r"STEPMARK_WORKERS is .*allowed: 1 to 1024"):
+            worker_count()
+    for wrong in (0, -1, True, 2.0, "2", 1025):
+        with pytest.raises(ConfigError, match=r"number of workers is .*set_workers\(2\)"):
+            set_workers(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("four_workers")
+def test_as_many_calls_run_at_once_as_there_are_workers() -> None:
+    pool.run_all("compare", time.sleep, [(0.01,)] * 4, timeout_s=30)
+    start = time.monotonic()
+    pool.run_all("compare", time.sleep, [(0.5,)] * 4, timeout_s=30)
+    assert time.monotonic() - start < 1.5
+    set_workers(1)
+    pids = pool.run_all("compare", os.getpid, [()] * 8, timeout_s=30)
+    time.sleep(0.1)
+    pids = pool.run_all("compare", os.getpid, [()] * 8, timeout_s=30)
+    assert len({outcome.value for outcome in pids}) == 1
+
+
+def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
+    code = f"print('started')\nfrom stepmark.verifiers import verify\nprint({OPEN}.correct)\n"
+    assert run(code, tmp_path) == ["started", "True"]
+
+
+@pytest.mark.slow
+def test_a_module_beside_the_script_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('not the library')")
+    code = f"from stepmark.verifiers import verify\nprint({OPEN}.correct)\n"
+    assert run(code, tmp_path, "-P") == ["True"]
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_a_daemonic_process_has_workers(tmp_path: Path, method: str) -> None:
+    if method == "fork" and sys.platform == "win32":
+        pytest.skip("there is no fork")
+    code = f"""
+        import multiprocessing
+        from stepmark.verifiers import verify
+
+        def work():
+            print({OPEN}.correct, multiprocessing.current_process().daemon, flush=True)
+
+        if __name__ == "__main__":
+            if {method!r} == "fork":  # the caller's own workers stay its own
+                print({OPEN}.correct, flush=True)
+            process = multiprocessing.get_context({method!r}).Process(target=work, daemon=True)
+            process.start()
+            process.join()
+            print({OPEN}.correct)
+        """
+    expected = ["True"] * (method == "fork") + ["True True", "True"]
+    assert run(code, tmp_path) == expected
+
+
+def test_an_interactive_interpreter_has_workers(tmp_path: Path) -> None:
+    """A notebook's kernel, in short: ``__main__`` has no file, and lines come one by one."""
+    lines = f"""
+import __main__
+hasattr(__main__, "__file__")
+from stepmark.verifiers import *
+{OPEN}.correct
+from stepmark.types import Item, Problem
+items = [Item(Problem(str(n), "", "3"), f"#### {{n}}") for n in range(9)]
+[verdict.correct for verdict in submit(items).result()].index(True)
+"""
     done = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, "-i", "-q"],
+        input=lines,
         capture_output=True,
         text=True,
         timeout=120,
         cwd=tmp_path,
         check=True,
     )
-    assert done.stdout.split() == ["started", "True"]
-    assert done.stderr == ""
+    assert done.stdout.split() == ["False", "True", "3"]
+    assert "Error" not in done.stderr
+
+
+@pytest.mark.slow
+def test_an_environment_that_starts_threads_gets_workers_that_are_not_forked(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n"
+    )
+    code = f"""
+        from stepmark.verifiers import verify, workers
+        print({OPEN}.correct, type(workers._starters[0]).__name__)
+        """
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    assert run(code, tmp_path, PYTHONPATH=path) == ["True Spawner"]
+
+
+@needs_proc
+def test_a_caller_that_is_killed_leaves_no_worker_behind(tmp_path: Path) -> None:
+    code = textwrap.dedent(
+        """
+        import os, threading, time
+        from stepmark.verifiers import workers as pool
+        print(pool.run_all("compare", os.getpid, [()], timeout_s=30)[0].value, flush=True)
+        calls = [(range(10**13),)]
+        threading.Thread(target=pool.run_all, args=("compare", sum, calls),
+                         kwargs={"timeout_s": 60}).start()
+        time.sleep(0.5)
+        os.kill(os.getpid(), 9)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    worker = Path("/proc", done.stdout.strip())
+    assert done.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    while worker.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not worker.exists()

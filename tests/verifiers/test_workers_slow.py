@@ -10,11 +10,20 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from stepmark import Item, Problem, Reason, Verdict
-from stepmark.verifiers import MathVerifier, close_workers, load_verifier, verify
+from stepmark.verifiers import (
+    MathVerifier,
+    close_workers,
+    load_verifier,
+    mark_many,
+    verify,
+    worker_count,
+    workers,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -116,6 +125,87 @@ def test_thirty_symbolic_comparisons_past_their_deadline_leave_no_process() -> N
     assert slowest_s < 1, "easy items do not wait for hard ones"
     close_workers()
     assert left_after_a_while(before) == []
+
+
+class Size(NamedTuple):
+    """What must not grow."""
+
+    processes: int
+    files: int
+    threads: int
+    caller_mb: float
+    workers_mb: float
+
+
+def size() -> Size:
+    """Of this process and of all that it started."""
+    table = processes()
+    family = {os.getpid()}
+    while more := {pid for pid, row in table.items() if int(row[1]) in family} - family:
+        family |= more
+    return Size(
+        processes=len(family),
+        files=len(list(Path("/proc/self/fd").iterdir())),
+        threads=threading.active_count(),
+        caller_mb=megabytes(os.getpid()),
+        workers_mb=max((megabytes(pid) for pid in family - {os.getpid()}), default=0.0),
+    )
+
+
+def megabytes(pid: int) -> float:
+    """Memory of a process that is not shared with others; 0 for one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:
+        return 0.0
+    return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def check_growth(before: Size) -> None:
+    """Nothing has grown, once processes that were killed are reaped."""
+    deadline = time.monotonic() + 5
+    while (after := size()).processes > before.processes and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert after.processes <= before.processes, (before, after)
+    assert after.files <= before.files, (before, after)
+    assert after.threads <= before.threads, (before, after)
+    assert after.caller_mb < before.caller_mb + 20, (before, after)
+    assert after.workers_mb < before.workers_mb + 20, (before, after)
+
+
+def test_a_hundred_calls_past_their_deadline_leave_the_pool_as_it_was() -> None:
+    calls = [(range(10**13),)]  # it hears no signal
+    workers.run_all("compare", sum, calls * 4, timeout_s=0.1)
+    before = size()
+    started = time.monotonic()
+    outcomes = workers.run_all("compare", sum, calls * 100, timeout_s=0.1)
+    took_s = time.monotonic() - started
+    assert outcomes == [("too_slow", None, 2)] * 100
+    assert took_s < 2 * 100 / worker_count() * (0.1 + 0.5)
+    check_growth(before)
+    assert workers.run_all("compare", divmod, [(7, 2)], timeout_s=30)[0].value == (3, 1)
+
+
+def test_ten_thousand_items_that_the_bounds_refuse_leave_the_pool_as_it_was() -> None:
+    kinds = (
+        "9^{{9^{{9^{n}}}}}",
+        "({n}+10^8)!",
+        "{deep}{n}",
+        "{digits}{n}",
+        "\\frac{{{n}}}{{{deep}}}",
+    )
+    texts = {"deep": "{" * 1_000, "digits": "7" * 5_000}
+    items = [
+        Item(Problem(f"p/{n}", "", "3"), f"\\boxed{{{kinds[n % 5].format(n=n, **texts)}}}")
+        for n in range(10_000)
+    ]
+    refused = list(mark_many(items[:1_000]))
+    before = size()
+    refused += mark_many(items[1_000:])
+    assert len(refused) == 10_000
+    assert {verdict.score for verdict in refused} == {0.0}
+    assert Reason.TOO_LARGE in {verdict.reason for verdict in refused}
+    check_growth(before)
 
 
 def test_ctrl_c_in_the_middle_leaves_no_worker(tmp_path: Path) -> None:
