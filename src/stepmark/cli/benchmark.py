@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stepmark.errors import ConfigError
 
 from .console import emit, err, out, progress, say
+from .golds import tell_golds
 from .interrupt import same_command, stoppable
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Benchmark:
             if task.announcement:
                 say(task.announcement)
         self._check_folders(verifier, folders)
+        for task in self.tasks:
+            tell_golds(verifier, ((p.id, p.gold) for p in task.problems), task.name)
         say(
             f"{', '.join(self.models)} on "
             f"{', '.join(f'{task.name}/{task.split}' for task in self.tasks)}; "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .console import Debug, Json, emit, err, out, say, warn
+from .golds import tell_golds
 
 if TYPE_CHECKING:
     from stepmark.config import Composed
@@ -91,6 +92,9 @@ def _announce(plan: Plan) -> None:
         say(line)
     for line in plan.notes:
         warn(line)
+    for verifier, _ in plan.verifiers:
+        for task in (*plan.tasks, *plan.eval_tasks):
+            tell_golds(verifier, ((p.id, p.gold) for p in task.problems), task.name)
     if not plan.eval_tasks:
         warn("no held-out evaluation: name problems for it with --set data.eval_task=NAME.")
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from stepmark.errors import ConfigError
 
 from .console import progress, say, warn
+from .golds import tell_golds
 from .interrupt import same_command, stoppable
 
 if TYPE_CHECKING:
     from stepmark.evals.recorded import Recording
-    from stepmark.protocols import OutcomeVerifier
 
 __all__ = ["FileJob", "verify_file"]
 
@@ -69,7 +69,7 @@ def verify_file(job: FileJob, *, as_json: bool) -> int:
     for one in filter(None, (judge, other)):
         check_columns(one, recording.columns)
     say(recording.announcement)
-    _tell_golds(judge, recording)
+    tell_golds(judge, ((row.sample.id, row.sample.gold) for row in recording.rows))
     with stoppable(same_command(job.out)), _bar(as_json) as on_progress:
         if job.is_rows_only:
             rows = verdict_rows(
@@ -156,16 +156,6 @@ def _chosen(recording: Recording, job: FileJob) -> Recording:
     }
     rows = [row for row, name in zip(recording.rows, names, strict=True) if name in kept]
     return replace(recording, rows=rows)
-
-
-def _tell_golds(judge: OutcomeVerifier, recording: Recording) -> None:
-    """The dry run: golds that nothing can be compared with are shown before marking starts."""
-    from stepmark.evals import check_golds
-
-    golds = ((row.sample.id, row.sample.gold) for row in recording.rows)
-    found = check_golds(judge, golds)
-    if found is not None and found.bad:
-        warn(str(found))
 
 
 @contextmanager
