@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from stepmark.errors import DataError
-from stepmark.tasks.readers import FORMATS, read_table
+from stepmark.tasks.readers import FORMATS, read_table, split_place
 
 __all__ = ["Line", "Reject", "files_of", "read_lines", "short"]
 
@@ -86,7 +86,8 @@ def _of_file(place: str, name: str) -> tuple[list[Line], list[Reject]]:
         return _collected(_json_lines(place), name)
     if is_file and place.endswith(".csv"):
         return _collected(_csv(place), name)
-    table = read_table(place)
+    source, split = split_place(place)
+    table = read_table(source, split=split)
     return [Line(n, row, name) for n, row in enumerate(table.rows, 1)], []
 
 

@@ -170,6 +170,12 @@ def test_golds_come_from_a_task_and_what_does_not_join_is_set_aside(
     assert [row["line"] for row in rows("v.rejects.jsonl")] == [2, 3]
 
 
+def test_a_folder_of_verdicts_is_not_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", "--file", "r.jsonl", "--out", "marked"]) == 0
+    assert run(["verify", "--file", "marked", "--out", "again"]) == 2
+    assert "folder of verdicts" in capsys.readouterr().err
+
+
 def test_math_verify_can_be_compared_with() -> None:
     assert run(["verify", "--file", "r.jsonl", "--out", "m", "--against", "math-verify"]) == 0
     assert json.loads(Path("m/summary.json").read_text())["against"].startswith("math-verify@")

@@ -204,6 +204,20 @@ def test_rows_of_our_own_store_keep_their_place(tmp_path: Path) -> None:
     assert [row.sample.k for row in found.rows] == [3, 1]
 
 
+def test_a_training_run_is_read_apart_by_step_with_the_verdicts_it_has(tmp_path: Path) -> None:
+    from stepmark.store import RunFolder, Sample
+    from stepmark.types import Verdict
+
+    run = RunFolder.create(tmp_path / "run", {"algorithm": {"backend": "grpo"}}, {})
+    for step in (1, 2):
+        sample = Sample("arith/1", 0, step, "1+1?", "", "2", None, None, "stop", "2")
+        run.samples.append([sample])
+    run.samples.append_verdicts("math@1", [((1, "arith/1", 0), Verdict.marked(1, "equal"))])
+    found = read_recorded(str(tmp_path / "run"))
+    assert [(row.group, row.label) for row in found.rows] == [("step 1", True), ("step 2", None)]
+    assert found.label == "math@1"
+
+
 def test_csv_rows_of_another_length_are_set_aside_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text('response,gold\n4,4\n"a\nb",4\n1,2,3\n5,5\n')
     found = read_recorded(str(tmp_path / "f.csv"))

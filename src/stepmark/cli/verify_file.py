@@ -101,6 +101,8 @@ def verify_file(job: FileJob, *, as_json: bool) -> int:
 
 def _check(job: FileJob) -> None:
     """Refuse flags that do not go together, before anything is read."""
+    from stepmark.evals.marking import is_result
+
     if job.against is not None and job.label_column is not None:
         raise ConfigError(
             f"--against {job.against} and --label-column {job.label_column} both say what to "
@@ -121,6 +123,11 @@ def _check(job: FileJob) -> None:
         raise ConfigError(
             f"{given[0]} compares verdicts, and --out {job.out} gets verdict rows only. "
             "Give a folder instead: --out FOLDER."
+        )
+    if is_result(Path(job.file)):
+        raise ConfigError(
+            f"--file {job.file} is a folder of verdicts, not of responses. Give the file that was "
+            "marked; its verdicts are read again from --out."
         )
     if job.out.resolve() == Path(job.file).resolve():
         raise ConfigError(
