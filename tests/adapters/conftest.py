@@ -21,14 +21,14 @@ Run = Callable[..., dict[str, Any]]
 def run_with_peer(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run a script of this folder beside checks.py with a peer's venv; what its last line says."""
 
-    def run_script(peer: str, script: str, *arguments: str, **files: str) -> dict[str, Any]:
+    def run_script(
+        peer: str, script: str, *arguments: str, parse: Callable[[str], Any] = json.loads
+    ) -> dict[str, Any]:
         python = ROOT / f".venv-{peer}" / "bin" / "python"
         if not (python.parent.parent / ".ready").is_file():
             pytest.skip(f"run `make .venv-{peer}/.ready` first, as `make test-slow` does")
         desk = tmp_path_factory.mktemp(peer)
         (desk / "checks.py").write_text((HERE / "checks.py").read_text())
-        for name, text in files.items():
-            (desk / f"{name}.py").write_text(text)
         clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         done = subprocess.run(
             [str(python), str(HERE / script), *arguments],
@@ -40,6 +40,6 @@ def run_with_peer(tmp_path_factory: pytest.TempPathFactory) -> Run:
             check=False,
         )
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
-        return json.loads(done.stdout.strip().splitlines()[-1])
+        return parse(done.stdout.strip().splitlines()[-1])
 
     return run_script

@@ -111,6 +111,18 @@ def with_ray(config: Any, data: Any) -> dict[str, Any]:
         ray.shutdown()
 
 
+def advantages(scores: list[float]) -> list[float]:
+    """The advantages of one group by verl's GRPO."""
+    import numpy as np
+    import torch
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    one_token = torch.ones(len(scores), 1)
+    group = np.array(["problem"] * len(scores))
+    found, _ = compute_grpo_outcome_advantage(torch.tensor(scores)[:, None], one_token, group)
+    return found[:, 0].tolist()
+
+
 def main() -> None:
     """Loader, manager and Ray workers, one after the other."""
     from verl.trainer.ppo.metric_utils import process_validation_metrics
@@ -122,6 +134,9 @@ def main() -> None:
     result["loader"] = with_loader(config)
     result["manager"] = with_manager(config, tokenizer, data)
     result["ray"] = with_ray(config, data)
+    result["one_missing"] = advantages([1.0, 0.0, 0.0, 0.0])
+    result["left_out"] = advantages([1.0, 0.0, 0.0])
+    result["all_missing"] = advantages([0.0, 0.0, 0.0, 0.0])
     extra = result["ray"]["extra"]
     uids = [f"problem {index}" for index in range(len(ANSWERS))]
     result["validation"] = process_validation_metrics(["lengths"] * len(uids), uids, extra)

@@ -121,6 +121,18 @@ def test_several_verifiers_make_one_reward_and_a_missing_score_is_missing() -> N
     assert call(mark, [r"\boxed{5}", "5"], solution=["5", None]) == [1.0, None]
 
 
+def test_golds_that_cannot_be_read_are_counted_before_anything_is_marked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken = ["\\frac{1", "\\sqrt{", "5"]
+    mark = reward("math", gold="solution")
+    assert call(mark, ["1", "2", "5"], solution=broken) == [None, None, 1.0]
+    call(mark, ["1", "2", "5"], solution=broken)
+    assert [record.getMessage().count("2 of 3 golds") for record in caplog.records] == [1]
+    with pytest.raises(DataError, match=r"no gold to compare with. 2 of 2 golds.*gold=COLUMN"):
+        call(reward("math", gold="solution"), ["1", "2"], solution=broken[:2])
+
+
 def test_a_missing_column_of_the_verifier_is_named() -> None:
     with pytest.raises(ConfigError, match=r"'mass'.*Columns: solution, unit"):
         call(reward(f"{CHECKS}:asks", gold="solution"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,3 +110,10 @@ def test_missing_columns_end_in_our_words_not_in_a_type_error(told: dict[str, An
     assert "Columns: solution, unit" in told["no_gold"]
     assert told["no_column"].startswith("ConfigError")
     assert "'mass'" in told["no_column"]
+
+
+def test_the_example_trains_and_shows_the_reward(run_with_peer: Callable[..., Any]) -> None:
+    example = Path(__file__).resolve().parents[2] / "examples" / "trl_grpo.py"
+    last = run_with_peer("trl", str(example), parse=ast.literal_eval)
+    assert last["rewards/math/abstained"] == 0
+    assert 0 <= last["rewards/math/mean"] <= 1

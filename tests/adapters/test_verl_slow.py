@@ -65,3 +65,11 @@ def test_ray_workers_score_alike_and_symbolic_comparisons_work_there(told: dict[
 def test_validation_averages_accuracy_and_the_share_that_has_a_score(told: dict[str, Any]) -> None:
     means = {key: value["mean@1"] for key, value in told["validation"]["lengths"].items()}
     assert means == pytest.approx({"score": 0.3, "acc": 0.4, "verdict_scored": 0.8})
+
+
+def test_to_verl_a_missing_score_is_the_score_that_was_configured(told: dict[str, Any]) -> None:
+    # Scores 1, none, 0, 0 with --abstain-score 0: the second response is blamed, the others shift.
+    assert told["one_missing"] == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-3)
+    assert told["left_out"] == pytest.approx([1.1547, -0.5774, -0.5774], abs=1e-3)
+    # A gold that cannot be used makes all responses of its problem abstain: nothing moves.
+    assert told["all_missing"] == [0.0] * 4

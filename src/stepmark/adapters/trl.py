@@ -109,6 +109,7 @@ class _TrlReward:
         self.abstain_score = abstain_score
         self.mark = Marker(verifier, self.__name__, max_error_share)
         self._announced = ""
+        self._golds_checked = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.__name__!r}, gold={self.gold!r})"
@@ -183,6 +184,24 @@ class _TrlReward:
                 "and 'completion' to itself). Name one: reward(..., gold=COLUMN)."
             )
 
+    def _check_golds(self, rows: Sequence[Row]) -> None:
+        """On the first call: a column without a single readable gold is the wrong one."""
+        from stepmark.evals import check_golds
+
+        if self._golds_checked:
+            return
+        self._golds_checked = True
+        golds = {row.gold for row in rows if isinstance(row.gold, str)}
+        found = check_golds(self.mark.verifier, [(gold[:40], gold) for gold in sorted(golds)])
+        if found is None or not found.bad:
+            return
+        if len(found.bad) == found.seen > 1:
+            raise DataError(
+                f"The reward {self.__name__!r} has no gold to compare with. {found} "
+                "Name another column: reward(..., gold=COLUMN)."
+            )
+        log.warning("The reward %r: %s", self.__name__, found)
+
     def _check_trainer(self, given: Mapping[str, Any]) -> None:
         """Refuse a trainer that takes a missing score as 0, as far as can be seen from here."""
         if self.abstain_score is not None:
@@ -229,7 +248,8 @@ class Reward(_TrlReward):
         """One reward per completion; None where there is no score.
 
         Raises:
-            DataError: the gold's column is not there, or a completion is no text.
+            DataError: the gold's column is not there or holds nothing that can be read, or a
+                completion is no text.
             ConfigError: the verifier asks for a column that is not there, or several reward
                 functions are added up and a missing score would count as 0.
             SetupError: the trainer counts None as 0.
@@ -237,6 +257,7 @@ class Reward(_TrlReward):
         """
         self._check_trainer(given)
         rows = self._rows(prompts, completions, given)
+        self._check_golds(rows)
         return self._rewards(self.mark(rows), rows, given)
 
 
@@ -249,7 +270,8 @@ class AsyncReward(_TrlReward):
         """One reward per completion; None where there is no score.
 
         Raises:
-            DataError: the gold's column is not there, or a completion is no text.
+            DataError: the gold's column is not there or holds nothing that can be read, or a
+                completion is no text.
             ConfigError: the verifier asks for a column that is not there, or several reward
                 functions are added up and a missing score would count as 0.
             SetupError: the trainer counts None as 0.
@@ -257,6 +279,7 @@ class AsyncReward(_TrlReward):
         """
         self._check_trainer(given)
         rows = self._rows(prompts, completions, given)
+        self._check_golds(rows)
         verdicts = await asyncio.to_thread(self.mark, rows)
         return self._rewards(verdicts, rows, given)
 
