@@ -85,7 +85,9 @@ def _rewards(lines: list[Line], names: Sequence[str]) -> list[str]:
 
 def _is_trl(names: frozenset[str]) -> bool:
     has_texts = {"prompt", "completion"} <= names or {"prompts", "completions"} <= names
-    return has_texts and ("advantage" in names or any("reward" in name for name in names))
+    return has_texts and (
+        bool({"advantage", "step"} & names) or any("reward" in name for name in names)
+    )
 
 
 def _stepmark(lines: list[Line]) -> Laid:

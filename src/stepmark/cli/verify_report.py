@@ -80,7 +80,8 @@ def _show_groups(found: Regrade) -> None:
     last = ["no verdict"] if any(unmarked) else []
     label = found.label if found.square else "recorded"
     table = grid("group", "n", plain(label), "ours [95 %]", "differ", "no answer", *last)
-    table.columns[3].no_wrap = True
+    for column in table.columns[2:4]:
+        column.no_wrap = True
     for group, lacking in zip(found.groups, unmarked, strict=True):
         result = group.result
         cells = [
