@@ -2,6 +2,7 @@ r"""The verifier `choice`: the option that a completion chooses is the gold's.""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from typing import ClassVar, Literal
 from stepmark.types import Item, Reason, Verdict
 
 from .alternatives import HEDGE, LONGEST, Options, named, options_of, plain
+from .extract import extract
 from .limits import Unreadable
-from .policy import Policy
+from .policy import STRICT, Policy
 from .settings import PolicyName
-from .shipped import ShippedVerifier, answer_of, gold_of, shown
+from .shipped import ShippedVerifier, gold_of, shown
 
 __all__ = ["Choice", "ChoiceVerifier", "choose"]
 
@@ -150,9 +152,10 @@ def choose(
     'C'
     """
     allowed = Policy.of(policy)
-    found = answer_of(completion, Policy.of("strict"))
+    marked = dataclasses.replace(STRICT, boxed=allowed.boxed, hash=allowed.hash)
+    found = extract(completion, policy=marked)
     boxed = None
-    if found.text is not None and allowed.allows(found.method):
+    if found.text is not None:
         boxed = Choice(named(found.text, options, several=several), found.text, found.method)
         if boxed.labels is not None:
             return boxed

@@ -7,9 +7,11 @@ from typing import ClassVar
 
 from stepmark.types import Item, Reason, Verdict
 
+from .extract import extract
 from .folding import fold, text_key
+from .policy import STRICT, Policy
 from .settings import PolicyName
-from .shipped import ShippedVerifier, answer_of, gold_of, shown
+from .shipped import ShippedVerifier, gold_of, shown
 
 __all__ = ["ExactVerifier", "exact"]
 
@@ -46,7 +48,8 @@ class ExactVerifier(ShippedVerifier):
         gold = gold_of(item)
         if gold is None or gold.text is None:
             return Verdict.abstained(Reason.GOLD_MISSING)
-        found = answer_of(item.completion, "strict" if self.strict else self.policy)
+        allowed = STRICT if self.strict else Policy.of(self.policy)
+        found = extract(item.completion, policy=allowed)
         if found.text is None:
             return Verdict.marked(0, Reason.NO_ANSWER, gold=gold.text, method=found.method)
         same = text_key(found.text) == text_key(gold.text) or _words(found.text) == _words(

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from .boxed import OPENING, Box, boxes
 from .limits import TooLarge, Unreadable
 from .phrases import FORMULA, LETTER, NUMBER, after_phrase, last_phrase, restated_phrase
+from .policy import LENIENT, STRICT, Policy
 from .reading import parse
 
 __all__ = ["Extraction", "Method", "extract", "extract_gold", "short_whole"]
@@ -69,7 +70,7 @@ class Extraction(NamedTuple):
     """Contents of all complete boxes, for verifiers that want to know of guesses."""
 
 
-def extract(completion: str, *, strict: bool = False) -> Extraction:
+def extract(completion: str, *, strict: bool = False, policy: Policy = LENIENT) -> Extraction:
     r"""The answer of a completion, and the rule that found it.
 
     Only what follows the last closed ``</think>`` is read. A text that is one bare number or
@@ -77,29 +78,31 @@ def extract(completion: str, *, strict: bool = False) -> Extraction:
 
     Args:
         completion: the response of a model, any text.
-        strict: boxes and ``####`` only.
+        strict: boxes and ``####`` only; short for ``policy=STRICT``.
+        policy: which rules are allowed; all by default. One that is not gives way to the next.
 
     >>> extract(r"So it is \boxed{\frac{1}{2}}.").text
     '\\frac{1}{2}'
     >>> extract("The answer is 4.").method
     'phrase'
     """
+    allowed = STRICT if strict else policy
     offset = completion.rfind("</think>")
     offset = 0 if offset < 0 else offset + len("</think>")
     text = completion[offset:] if offset else completion
     if "<think>" in text:
         return Extraction(None, "none")  # still thinking when it was cut off
-    found = boxes(text) if "boxed" in text or "box{" in text else []
+    written = allowed.boxed and ("boxed" in text or "box{" in text)
+    found = boxes(text) if written else []
     if found:
-        return (None if strict else _restated(text, found, offset)) or _boxed(text, found, offset)
-    if "\\}" in text and (escaped := ESCAPED_END.search(text[-300:])) is not None:
+        restated = _restated(text, found, offset) if allowed.phrase else None
+        return restated or _boxed(text, found, offset)
+    if written and "\\}" in text and (escaped := ESCAPED_END.search(text[-300:])) is not None:
         return Extraction(escaped.group(1).strip(), "boxed", offset)  # \boxed{185\}
-    at = text.rfind("####")
+    at = text.rfind("####") if allowed.hash else -1
     if at >= 0 and (match := HASH.match(text, at)) and match.group(1).strip():
         return Extraction(match.group(1).strip(), "hash", offset + at)
-    if strict:
-        return Extraction(None, "none")
-    return _lenient(text, offset)
+    return _lenient(text, offset, allowed)
 
 
 def _boxed(text: str, found: list[Box], offset: int) -> Extraction:
@@ -146,18 +149,18 @@ def _inner(content: str) -> str:
     return content.strip()
 
 
-def _lenient(text: str, offset: int) -> Extraction:
-    last = last_phrase(text)
+def _lenient(text: str, offset: int, allowed: Policy) -> Extraction:
+    last = last_phrase(text) if allowed.phrase else None
     if last is not None:
         answer = after_phrase(text, last.end())
         if answer:
             return Extraction(answer, "phrase", offset + last.start())
-    if OPEN_BOX.search(text):
+    if allowed.boxed and OPEN_BOX.search(text):
         return Extraction(None, "none")  # the answer was to stand there, and was cut off
-    whole = short_whole(text)
+    whole = short_whole(text) if allowed.whole else None
     if whole is not None and is_maths(whole):
         return Extraction(whole, "whole", offset)
-    return _last_resort(text, offset)
+    return _last_resort(text, offset, allowed)
 
 
 def short_whole(text: str) -> str | None:
@@ -186,14 +189,15 @@ def is_maths(text: str) -> bool:
     return True
 
 
-def _last_resort(text: str, offset: int) -> Extraction:
+def _last_resort(text: str, offset: int, allowed: Policy) -> Extraction:
     formula = number = None
-    if "$" in text or "\\" in text:
+    if allowed.last_maths and ("$" in text or "\\" in text):
         for match in FORMULA.finditer(text, max(0, len(text) - LAST_CHARS)):
             formula = match
     tail = max(0, len(text) - LAST_CHARS)
-    for match in NUMBER.finditer(text, tail):
-        number = match
+    if allowed.last_number:
+        for match in NUMBER.finditer(text, tail):
+            number = match
     last = max((m for m in (formula, number) if m), key=lambda m: m.end(), default=None)
     if last is not None and _is_guess(text, last.start()):
         return Extraction(None, "none")

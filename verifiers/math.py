@@ -74,8 +74,9 @@ class MathVerifier:
     Args:
         units: ``strip`` drops a unit that one side lacks and compares units that both have;
             ``require`` wants the gold's unit; ``ignore`` drops all.
-        strict: accept answers in a box or after ``####`` only.
+        strict: accept answers in a box or after ``####`` only; short for ``policy="strict"``.
         timeout_s: deadline of one symbolic comparison in a worker, in seconds; tried twice.
+        policy: which extraction rules are allowed: ``lenient``, ``strict``, ``boxed+phrase`` ...
 
     Raises:
         ConfigError: an unknown setting or a value that is not allowed.
@@ -85,10 +86,16 @@ class MathVerifier:
     version = 1
 
     def __init__(
-        self, units: Units = "strip", strict: bool = False, timeout_s: float = 5.0, **unknown: Any
+        self,
+        units: Units = "strip",
+        strict: bool = False,
+        timeout_s: float = 5.0,
+        policy: str = "lenient",
+        **unknown: Any,
     ) -> None:
-        given = {"units": units, "strict": strict, "timeout_s": timeout_s, **unknown}
-        self.settings = settings_of(MathSettings, given, self.name)
+        given = {"units": units, "strict": strict, "timeout_s": timeout_s, "policy": policy}
+        self.settings = settings_of(MathSettings, given | unknown, self.name)
+        self.policy = self.settings.extraction
         self._golds: dict[str, Gold] = {}
 
     @property
@@ -151,16 +158,17 @@ class MathVerifier:
         As `extract` finds it; but a short completion that is, word for word, the gold ("Evelyn",
         "B", "4:30 p.m.") is an answer as a whole, where only the last resorts would apply.
         """
-        found = extract(completion, strict=self.settings.strict)
-        if found.method in ("last_maths", "last_number", "none") and not self.settings.strict:
-            whole = short_whole(completion)
+        found = extract(completion, policy=self.policy)
+        if found.method in ("last_maths", "last_number", "none"):
+            whole = short_whole(completion) if self.policy.whole else None
             if whole is not None and (
                 text_key(whole) == gold.key
                 or (isinstance(gold.node, Text) and fold(whole) == fold(gold.text))
                 or same_spelling(gold.text, whole) is not None
             ):
                 return Extraction(whole, "whole", 0)
-            if is_letter(gold.text) and (letter := stated_letter(completion)) is not None:
+            asked = self.policy.phrase and is_letter(gold.text)
+            if asked and (letter := stated_letter(completion)) is not None:
                 return Extraction(letter, "option", 0)
         return found
 

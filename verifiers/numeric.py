@@ -12,11 +12,12 @@ from stepmark.types import Item, Reason, Verdict
 from .canonical import canonical
 from .conversion import conversion
 from .evaluate import approximate, names
-from .extract import Extraction
+from .extract import Extraction, extract
 from .limits import TooLarge, Unreadable
+from .policy import Policy
 from .reading import parse
 from .settings import NotNegative, PolicyName
-from .shipped import ShippedVerifier, answer_of, gold_of, shown
+from .shipped import ShippedVerifier, gold_of, shown
 from .structures import target
 from .tree import (
     Binary,
@@ -102,7 +103,7 @@ class NumericVerifier(ShippedVerifier):
         except (Unreadable, TooLarge, RecursionError) as error:
             why = str(error) or "nested too deep"
             return Verdict.abstained(Reason.GOLD_UNREADABLE, gold=gold_text.text, why=why)
-        found = answer_of(item.completion, self.policy)
+        found = extract(item.completion, policy=Policy.of(self.policy))
         if found.text is None:
             return Verdict.marked(0, Reason.NO_ANSWER, gold=gold_text.text, method=found.method)
         try:

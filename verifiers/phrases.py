@@ -61,7 +61,7 @@ def last_phrase(text: str) -> re.Match[str] | None:
     """The last phrase that announces an answer.
 
     >>> last_phrase("The answer is 3. No, the answer is 4.").start()
-    21
+    25
     """
     if not text.isascii():
         last = None

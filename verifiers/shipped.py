@@ -8,12 +8,11 @@ from typing import ClassVar
 
 from stepmark.types import Item, Reason, Verdict
 
-from .extract import Extraction, extract, extract_gold
+from .extract import Extraction, extract_gold
 from .limits import MAX_CHARS, TooLarge
-from .policy import STRICT, Policy
 from .settings import check_settings, settings_key
 
-__all__ = ["ShippedVerifier", "answer_of", "gold_of", "shown"]
+__all__ = ["ShippedVerifier", "gold_of", "shown"]
 
 
 class ShippedVerifier:
@@ -63,13 +62,6 @@ def gold_of(item: Item) -> Extraction | None:
     """The reference answer of an item; None where there is none."""
     found = extract_gold(item.problem.gold or "")
     return found if found.text else None
-
-
-def answer_of(completion: str, policy: str | Policy) -> Extraction:
-    """The answer of a completion, by the rules that a policy allows."""
-    allowed = Policy.of(policy)
-    found = extract(completion, strict=allowed == STRICT)
-    return found if allowed.allows(found.method) else Extraction(None, "none")
 
 
 def shown(text: str | None) -> str | None:
