@@ -17,6 +17,9 @@ from stepmark.tasks.readers import FORMATS, read_table, split_place
 
 __all__ = ["Line", "Reject", "files_of", "read_lines", "short"]
 
+MAX_DEPTH = 100
+"""Lists and objects inside each other in one row."""
+
 
 class Line(NamedTuple):
     """A row, and where it was read."""
@@ -118,13 +121,26 @@ def _json_lines(place: str) -> Iterator[tuple[int, dict[str, Any] | None, str, s
                     reason = f"not a JSON object: {error}"
                     yield number, None, reason, text.decode("utf-8", "replace")
                     continue
-                if isinstance(row, dict):
+                if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _is_deep(row):
+                    yield number, None, f"nested deeper than {MAX_DEPTH}", short(text[:80])
+                elif isinstance(row, dict):
                     yield number, row, "", ""
                 else:
                     reason = f"not a JSON object: it holds a {type(row).__name__}, not an object"
                     yield number, None, reason, text.decode("utf-8", "replace")
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{place!r} cannot be read: {error}. Give a file that is whole.") from error
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a value is nested so deep that code which goes down into it could fail."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [part.values() if isinstance(part, dict) else part for part in level]
+        level = [child for part in inner for child in part if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _csv(place: str) -> Iterator[tuple[int, dict[str, Any] | None, str, str]]:

@@ -77,7 +77,7 @@ def read_recorded(
     lines, rejects = read_lines(place)
     layout, laid = laid_out(lines, _names(lines))
     names = _names(laid.lines)
-    if lines and not laid.lines:
+    if not laid.lines and (lines or rejects):
         raise _nothing_usable(place, [*rejects, *laid.rejects])
     given = columns or Columns()
     inner = _inner_names(laid.lines, names)
@@ -131,8 +131,8 @@ def _of_row(
     golds = _spread(cell_at(row, columns.gold), len(texts), columns.gold)
     labels = _spread(cell_at(row, columns.label), len(texts), columns.label)
     read = [(_gold(gold), _label(label)) for gold, label in zip(golds, labels, strict=True)]
-    group = "" if columns.group is None else str(cell_at(row, columns.group))
-    group = f"step {group}" if columns.group == "step" else group
+    value = cell_at(row, columns.group)
+    group = "" if value is None else f"step {value}" if columns.group == "step" else str(value)
     id = _id(cell_at(row, columns.id), line)
     problem = problem_text(cell_at(row, columns.problem))
     finish = finish_of(row.get("finish") or row.get("finish_reason"))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stepmark.errors import DataError
 from stepmark.evals import Columns, Recording, read_recorded
@@ -232,3 +235,55 @@ def test_lines_of_several_files_are_told_apart(tmp_path: Path) -> None:
     found = read_recorded(str(tmp_path / "d"))
     assert len(set(named(found))) == 2
     assert [one.to_row()["file"] for one in found.rejects] == ["a.jsonl", "b.jsonl"]
+
+
+def test_rows_that_nobody_can_mean_are_set_aside_and_the_rest_is_read(tmp_path: Path) -> None:
+    deep = "[" * 900 + '"4"' + "]" * 900
+    lines = [
+        '{"response": "4", "gold": "4"}',
+        f'{{"response": {deep}, "gold": "4"}}',
+        f'{{"response": "4", "gold": "4", "more": {deep}}}',
+        f'{{"response": {"[" * 99_999}',
+        '{"response": [], "gold": "4"}',
+        '{"response": "4", "gold": {"is": "4"}}',
+        '{"response": "\\ud800", "gold": NaN}',
+        "[]",
+    ]
+    (tmp_path / "f.jsonl").write_bytes("\n".join(lines).encode() + b'\n{"response": "\xff"}\n')
+    found = read_recorded(str(tmp_path / "f.jsonl"))
+    assert [row.line for row in found.rows] == [1, 7]
+    assert [reject.line for reject in found.rejects] == [2, 3, 4, 5, 6, 8, 9]
+
+
+def test_a_file_without_a_usable_row_says_why(tmp_path: Path) -> None:
+    (tmp_path / "f.jsonl").write_text("{\n")
+    with pytest.raises(DataError, match="line 1: not a JSON object"):
+        read_recorded(str(tmp_path / "f.jsonl"))
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(
+                ["response", "gold", "label", "id", "model", "input", "output", "score"]
+            ),
+            st.recursive(
+                st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+                lambda inner: (
+                    st.lists(inner, max_size=3)
+                    | st.dictionaries(st.sampled_from(["role", "content", "k"]), inner, max_size=2)
+                ),
+                max_leaves=6,
+            ),
+        ),
+        max_size=4,
+    )
+)
+def test_any_rows_are_read_or_refused_in_words(rows: list[dict[str, Any]]) -> None:
+    with TemporaryDirectory() as folder:
+        path = jsonl(Path(folder) / "f.jsonl", rows)
+        try:
+            found = read_recorded(path)
+        except DataError:
+            return
+    assert len(found.rows) + len(found.rejects) > 0
