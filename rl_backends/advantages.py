@@ -41,7 +41,7 @@ def group_advantages(
     >>> group_advantages([1.0, 0.0, None], scale="none")
     (0.5, -0.5, 0.0)
     """
-    scored = [reward for reward in rewards if _is_scored(reward)]
+    scored = [reward for reward in rewards if is_scored(reward)]
     if is_flat(rewards):
         return (0.0,) * len(rewards)
     mean = math.fsum(scored) / len(scored)
@@ -50,7 +50,7 @@ def group_advantages(
         freedom = len(scored) - (1 if scale == "sample" else 0)
         squares = math.fsum((reward - mean) ** 2 for reward in scored)
         divisor = math.sqrt(squares / freedom) + epsilon
-    return tuple((reward - mean) / divisor if _is_scored(reward) else 0.0 for reward in rewards)
+    return tuple((reward - mean) / divisor if is_scored(reward) else 0.0 for reward in rewards)
 
 
 def is_flat(rewards: Sequence[float | None]) -> bool:
@@ -59,9 +59,10 @@ def is_flat(rewards: Sequence[float | None]) -> bool:
     >>> is_flat([0.1] * 7), is_flat([1.0, None]), is_flat([1.0, 0.0])
     (True, True, False)
     """
-    scored = [reward for reward in rewards if _is_scored(reward)]
+    scored = [reward for reward in rewards if is_scored(reward)]
     return len(scored) < 2 or max(scored) == min(scored)
 
 
-def _is_scored(reward: float | None) -> TypeGuard[float]:
+def is_scored(reward: float | None) -> TypeGuard[float]:
+    """Whether there is a reward: None and NaN say that its verifier abstained."""
     return reward is not None and not math.isnan(reward)
