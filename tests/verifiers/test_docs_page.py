@@ -56,6 +56,18 @@ def test_the_config_of_the_page_loads_and_its_verifiers_are_there() -> None:
     assert [share.weight for share in shares] == [1, 0.5]
 
 
+def test_links_lead_to_pages_and_headings() -> None:
+    folder = Path(__file__).resolve().parents[2] / "docs"
+    for name in ("verifiers.md", "verifier-rules.md"):
+        text = (folder / name).read_text(encoding="utf-8")
+        for page, _, heading in re.findall(r"\]\(([\w-]+\.md)(#([\w-]+))?\)", text):
+            target = (folder / page).read_text(encoding="utf-8")
+            heads = [
+                head.lower().replace(" ", "-") for head in re.findall(r"^#+ (.*)$", target, re.M)
+            ]
+            assert not heading or heading in heads, f"{name}: {page}#{heading}"
+
+
 def test_your_own_is_eight_lines() -> None:
     [source] = FILES
     assert len([line for line in source.splitlines() if line.strip()]) <= 8
