@@ -22,12 +22,15 @@ from .config import AlgorithmConfig
 
 __all__ = ["Backend", "Losses", "Models", "Need", "Prepared", "Source", "backends"]
 
-Source = Literal["rollouts", "demonstrations"]
-"""Where a backend's completions come from: sampled by the engine and marked by verifiers, or the
-worked solutions of the data set. The loop is the same: a data set is one more engine."""
+Source = Literal["rollouts", "demonstrations", "preferences", "self-play"]
+"""Where a backend's completions come from: sampled by the engine and marked by verifiers; the
+worked solutions of the data set; its chosen and rejected completions; or, for ``self-play``, both
+sampled completions and, last in each group, the worked solution. The loop is the same: a data set
+is one more engine."""
 
-Need = Literal["reference"]
-"""Further models that the loop must keep for a backend: a frozen copy of the first policy."""
+Need = Literal["reference", "critic", "first-policy"]
+"""Further models that the loop must keep for a backend: a frozen copy of the first policy to
+compare with, a critic that learns along, or a frozen copy of the first policy that samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,10 @@ class Models:
 
     reference_logps: Callable[[Sequence[TrainingSample]], list[Tensor]] | None = None
     """Log-probs of each sample's tokens under the reference, nats; None when it is not needed."""
+    values: Callable[[Sequence[TrainingSample]], list[Tensor]] | None = None
+    """What the critic expects before each token, in reward units; None without a critic."""
+    step: int = 1
+    """The step that is prepared, from 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class Keeper:
         checkpoints: the folder that holds them.
         policy: as the run began.
         optimizer: of that policy.
+        critic: what learns along with the policy, with its optimizer; None without one.
         keep: numbered checkpoints that stay.
         tell: takes the events.
     """
@@ -50,8 +51,10 @@ class Keeper:
         optimizer: torch.optim.Optimizer,
         keep: int,
         tell: Callable[[Event], None],
+        critic: tuple[Any, torch.optim.Optimizer] | None = None,
     ) -> None:
         self.checkpoints, self.policy, self.optimizer = checkpoints, policy, optimizer
+        self.critic = critic
         self.keep, self.tell = keep, tell
         self.state = TrainingState(0, {}, first_policy=fingerprint(policy.model))
         self.resumed_from: Path | None = None
@@ -77,6 +80,9 @@ class Keeper:
             )
         load_weights(self.policy.model, place)
         self.optimizer.load_state_dict(dict(state.optimizer))
+        if self.critic is not None and state.critic is not None:
+            self.critic[0].load_state_dict(state.critic["weights"])
+            self.critic[1].load_state_dict(state.critic["optimizer"])
         set_random_state(state.random)
         if state.reference is not None and reference is not None:
             reference.load_state_dict(state.reference)
@@ -88,6 +94,11 @@ class Keeper:
         place = step_folder(self.checkpoints, self.state.step)
         place = place if name is None else self.checkpoints / name
         self.change(optimizer=self.optimizer.state_dict(), random=random_state())
+        if self.critic is not None:
+            model, optimizer = self.critic
+            self.change(
+                critic={"weights": model.state_dict(), "optimizer": optimizer.state_dict()}
+            )
         save_checkpoint(place, self.policy, self.state)
         prune(self.checkpoints, self.keep)
         self.tell(Saved(self.state.step, place))

@@ -23,11 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from stepmark.config.tables import RolloutTable
 from stepmark.errors import ConfigError, Error, Stopped
 from stepmark.protocols import Engine
 from stepmark.store.run import RunFolder
 from stepmark.training.checkpoint import Policy, fingerprint
+from stepmark.training.critic import Critic, critic_values, make_critic
 from stepmark.training.forward import reference_logps
 from stepmark.training.optimizer import adamw, learning_rate, set_learning_rate
 from stepmark.training.sample import TrainingSample
@@ -164,13 +167,36 @@ class Loop:
             betas=(c.adam_beta1, c.adam_beta2),
             epsilon=c.adam_epsilon,
         )
+        self.critic = self._critic()
         self.updater = Updater(
-            policy.model, self.optimizer, backend, self.temperature, rollout.seed
+            policy.model,
+            self.optimizer,
+            backend,
+            self.temperature,
+            rollout.seed,
+            *(self.critic or (None, None)),
         )
         self.reference: Any = None
-        self.keeper = Keeper(run.checkpoints, policy, self.optimizer, c.keep_checkpoints, self.tell)
+        self.keeper = Keeper(
+            run.checkpoints, policy, self.optimizer, c.keep_checkpoints, self.tell, self.critic
+        )
         self.metrics: dict[str, float] = {}
         self.is_checked = not is_sampled
+
+    def _critic(self) -> tuple[Critic, torch.optim.Optimizer] | None:
+        """The critic that the backend asks for, with an optimizer of its own."""
+        if "critic" not in self.backend.needs:
+            return None
+        c = self.config
+        critic = make_critic(self.policy.model, shared=c.critic == "shared")
+        optimizer = adamw(
+            critic,
+            learning_rate=c.critic_learning_rate,
+            weight_decay=c.weight_decay,
+            betas=(c.adam_beta1, c.adam_beta2),
+            epsilon=c.adam_epsilon,
+        )
+        return critic, optimizer
 
     def run(self, reference: Any) -> TrainResult:
         """All steps that are left."""
@@ -202,7 +228,8 @@ class Loop:
             self._refresh_reference()
         groups = self._collect(step)
         collected = time.monotonic()
-        prepared = self.backend.prepare(groups, Models(self._reference_logps()))
+        models = Models(self._reference_logps(), self._values(), step)
+        prepared = self.backend.prepare(groups, models)
         if not self.is_checked:
             check_engine(self.policy.model, groups, self.temperature, config.tokens_per_microbatch)
             self.is_checked = True
@@ -210,6 +237,9 @@ class Loop:
             step, config.steps, config.learning_rate, config.warmup_steps, config.schedule
         )
         set_learning_rate(self.optimizer, rate)
+        if self.critic is not None:
+            scale = rate / config.learning_rate
+            set_learning_rate(self.critic[1], config.critic_learning_rate * scale)
         learnt = self.updater.update(step, prepared.samples)
         self.engine.sync(self.policy.model, step)
         updated = time.monotonic()
@@ -250,6 +280,13 @@ class Loop:
             self.reference,
             temperature=self.temperature,
             token_budget=self.config.tokens_per_microbatch,
+        )
+
+    def _values(self) -> Callable[[Sequence[TrainingSample]], list[Any]] | None:
+        if self.critic is None:
+            return None
+        return partial(
+            critic_values, self.critic[0], token_budget=self.config.tokens_per_microbatch
         )
 
     def _refresh_reference(self) -> None:

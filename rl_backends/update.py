@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 
 from stepmark.errors import RunError
 from stepmark.seeds import derive_seed
+from stepmark.training.critic import Critic, token_values
 from stepmark.training.forward import token_logps
 from stepmark.training.packing import pack
 from stepmark.training.sample import TrainingSample
@@ -42,6 +43,8 @@ class Updater:
     backend: Backend
     temperature: float
     seed: int
+    critic: Critic | None = None
+    critic_optimizer: torch.optim.Optimizer | None = None
 
     def update(self, step: int, samples: Sequence[TrainingSample]) -> dict[str, float]:
         """Metrics of mu epochs over the samples; the weights are changed in place.
@@ -54,18 +57,21 @@ class Updater:
             seed = derive_seed(self.seed, "minibatches", step, epoch)
             for minibatch in split(samples, config.minibatches, seed):
                 self._backward(step, minibatch, totals)
-                totals.add({"grad_norm": self._step(step)})
+                totals.add(self._step(step))
                 totals.updates += 1
         return totals.means()
 
     def _backward(self, step: int, minibatch: list[TrainingSample], totals: Totals) -> None:
         config, weights = self.backend.config, self.backend.weights(minibatch)
         tokens = sum(len(sample.ids) for sample in minibatch)
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self._optimizers():
+            optimizer.zero_grad(set_to_none=True)
         for micro in pack(minibatch, config.tokens_per_microbatch):
             out = token_logps(
                 self.model, micro, temperature=self.temperature, with_entropy=config.log_entropy
             )
+            if self.critic is not None:
+                out = replace(out, values_N=token_values(self.critic, micro))
             losses = self.backend.losses(out, micro, weights)
             loss = torch.stack(list(losses.terms.values())).sum()
             totals.add(losses.metrics)
@@ -79,13 +85,25 @@ class Updater:
                 raise _not_finite(bad, step)
             loss.backward()
 
-    def _step(self, step: int) -> float:
-        trained = [p for p in self.model.parameters() if p.grad is not None]
-        norm = float(torch.nn.utils.clip_grad_norm_(trained, self.backend.config.grad_clip))
-        if not math.isfinite(norm):
-            raise _not_finite("grad_norm", step)
-        self.optimizer.step()
-        return norm
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        both = (self.optimizer, self.critic_optimizer)
+        return [optimizer for optimizer in both if optimizer is not None]
+
+    def _step(self, step: int) -> dict[str, float]:
+        """Gradient norms before clipping; nothing moves unless all are finite."""
+        norms = {"grad_norm": self._clip(self.model)}
+        if self.critic is not None:
+            norms["critic/grad_norm"] = self._clip(self.critic)
+        for name, norm in norms.items():
+            if not math.isfinite(norm):
+                raise _not_finite(name, step)
+        for optimizer in self._optimizers():
+            optimizer.step()
+        return norms
+
+    def _clip(self, model: Any) -> float:
+        trained = [p for p in model.parameters() if p.grad is not None]
+        return float(torch.nn.utils.clip_grad_norm_(trained, self.backend.config.grad_clip))
 
 
 def _not_finite(name: str, step: int) -> RunError:

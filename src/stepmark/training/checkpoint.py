@@ -2,7 +2,8 @@
 
 A folder appears whole or not at all (it is written beside and renamed), and a list of hashes in it
 tells a torn or altered one. Layout: the files of ``save_pretrained`` for model and tokenizer, and
-``state/`` with ``training.pt``, ``hashes.json`` and, when it was refreshed, ``reference.pt``.
+``state/`` with ``training.pt``, ``hashes.json`` and, where there are such, ``reference.pt`` (once
+it was refreshed) and ``critic.pt``.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class TrainingState:
     """`fingerprint` of the policy that the run began with: the reference is made from it."""
     reference: Mapping[str, Tensor] | None = None
     """Weights of the reference once it was refreshed; None while it is the first policy."""
+    critic: Mapping[str, Any] | None = None
+    """Weights and optimizer of the critic; None without one."""
 
 
 def step_folder(checkpoints: Path, step: int) -> Path:
@@ -95,12 +98,14 @@ def _write_state(folder: Path, state: TrainingState) -> None:
     inside = folder / STATE
     inside.mkdir()
     row = {name: getattr(state, name) for name in TrainingState.__dataclass_fields__}
-    reference = row.pop("reference")
+    reference, critic = row.pop("reference"), row.pop("critic")
     for name in ("random", "optimizer", "evaluation"):
         row[name] = dict(row[name])
     torch.save(row, inside / "training.pt")
     if reference is not None:
         torch.save(dict(reference), inside / "reference.pt")
+    if critic is not None:
+        torch.save(dict(critic), inside / "critic.pt")
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     hashes = {name: file_hash(folder / name) for name in names}
     (inside / "hashes.json").write_text(json.dumps(hashes, indent=1))
@@ -150,7 +155,9 @@ def load_state(folder: Path) -> TrainingState:
     row: dict[str, Any] = torch.load(folder / STATE / "training.pt", weights_only=True)
     reference = folder / STATE / "reference.pt"
     weights = torch.load(reference, weights_only=True) if reference.is_file() else None
-    return TrainingState(**row, reference=weights)
+    critic = folder / STATE / "critic.pt"
+    critic_state = torch.load(critic, weights_only=True) if critic.is_file() else None
+    return TrainingState(**row, reference=weights, critic=critic_state)
 
 
 def load_weights(model: Any, folder: Path) -> None:

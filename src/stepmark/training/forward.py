@@ -20,7 +20,7 @@ from .head import HeadOut, logps_of_hidden, logps_of_logits, split_model
 from .packing import pack_lengths
 from .sample import TrainingSample
 
-__all__ = ["TokenOut", "reference_logps", "token_logps"]
+__all__ = ["TokenOut", "hidden_states", "reference_logps", "token_logps"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +36,8 @@ class TokenOut:
     """Entropy of each of those distributions, nats; None when not asked for. Carries gradient."""
     lengths: tuple[int, ...]
     """Sampled tokens of each sample; they sum to ``N``."""
+    values_N: Float[Tensor, " N"] | None = None
+    """What the critic expects before each token, in reward units; None without a critic."""
 
     def split(self) -> tuple[Tensor, ...]:
         """The log-probs of each sample."""
@@ -140,6 +142,12 @@ def token_logps(
             chunk=head_chunk,
         )
     return TokenOut(out.logps_N, out.entropies_N, tuple(len(sample.ids) for sample in samples))
+
+
+def hidden_states(body: nn.Module, samples: Sequence[TrainingSample]) -> Float[Tensor, "N D"]:
+    """The state of a model's body that predicts each sampled token; gradient flows."""
+    rows = lay_out(samples, next(body.parameters()).device)
+    return _run(body, rows)[0][rows.rows_N, rows.places_N]
 
 
 @torch.no_grad()

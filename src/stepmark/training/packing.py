@@ -44,6 +44,8 @@ def pack_lengths(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
 def pack(samples: Sequence[TrainingSample], token_budget: int) -> list[list[TrainingSample]]:
     """The samples in micro-batches, every one exactly once; see `pack_lengths` for the rule.
 
+    The two samples of a pair stay together, one after the other, in a micro-batch.
+
     Args:
         samples: in any order; the same samples give the same micro-batches.
         token_budget: padded tokens of a forward pass, prompts included.
@@ -51,5 +53,12 @@ def pack(samples: Sequence[TrainingSample], token_budget: int) -> list[list[Trai
     Raises:
         ConfigError: the budget is less than one token.
     """
-    lengths = [sample.length for sample in samples]
-    return [[samples[place] for place in places] for places in pack_lengths(lengths, token_budget)]
+    units: dict[tuple[str, int], list[TrainingSample]] = {}
+    for place, sample in enumerate(samples):
+        unit = ("row", place) if sample.pair is None else ("pair", sample.pair)
+        units.setdefault(unit, []).append(sample)
+    rows = list(units.values())
+    size = max((len(row) for row in rows), default=1)
+    longest = [max(sample.length for sample in row) for row in rows]
+    batches = pack_lengths(longest, max(token_budget // size, min(token_budget, 1)))
+    return [[sample for place in places for sample in rows[place]] for places in batches]

@@ -29,6 +29,14 @@ class TrainingSample:
     """Log-probs under the reference, in nats."""
     advantages: Tensor | None = None
     """Unitless."""
+    values: Tensor | None = None
+    """What the critic expected before each token, when the sample was made, in reward units."""
+    returns: Tensor | None = None
+    """What the critic is to expect before each token, in reward units."""
+    pair: int | None = None
+    """Two samples of one preference share a number; they are never divided."""
+    is_chosen: bool = False
+    """Of a pair: whether this is the preferred completion."""
 
     def __post_init__(self) -> None:
         if not self.prompt_ids or not self.ids:
@@ -36,7 +44,7 @@ class TrainingSample:
                 f"A training sample has {len(self.prompt_ids)} prompt tokens and {len(self.ids)} "
                 "sampled tokens; both must be at least 1."
             )
-        for name in ("old_logps", "ref_logps", "advantages"):
+        for name in ("old_logps", "ref_logps", "advantages", "values", "returns"):
             value: Tensor | None = getattr(self, name)
             if value is not None and tuple(value.shape) != (len(self.ids),):
                 raise ValueError(
