@@ -222,6 +222,19 @@ def test_a_pickled_reward_works_in_another_process_and_folder(
     assert done.stdout.split("\n")[0] == "length [0.5]"
 
 
+def test_marking_for_a_trainer_loads_no_trainer_and_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from stepmark.adapters.trl import reward; import stepmark.adapters.verl\n"
+        "print(reward('math')(prompts=['?'], completions=['It is 5.'], answer=['5']))\n"
+        "heavy = ('torch', 'transformers', 'datasets', 'trl', 'verl', 'sympy')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["[1.0]", "[]"]
+
+
 def test_a_name_of_the_folder_travels_with_a_pickle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
