@@ -307,7 +307,9 @@ def test_a_local_function_runs_here_with_one_warning(caplog: pytest.LogCaptureFi
 
 def test_unknown_names_are_answered_with_the_nearest(file: str) -> None:
     remember("mine", f"{file}:units")
-    with pytest.raises(UnknownNameError, match=r"Did you mean 'math'.*length, math, math-verify, mine"):
+    with pytest.raises(
+        UnknownNameError, match=r"Did you mean 'math'.*length, math, math-verify, mine"
+    ):
         load_verifier("mth")
     with pytest.raises(UnknownNameError, match="Did you mean 'units'"):
         load_verifier(f"{file}:unit")
