@@ -83,17 +83,17 @@ def read_recorded(
     inner = _inner_names(laid.lines, names)
     found, guessed = find_columns(names, given, laid.known, needs_gold=needs_gold, inner=inner)
     rejects = [*rejects, *laid.rejects]
-    counts: dict[tuple[str, str], int] = {}
+    tally = Tally(keeps_k=layout == "stepmark")
     rows: list[Recorded] = []
     for line in laid.lines:
         try:
-            rows += _of_row(line, found, counts, keeps_k=layout == "stepmark")
+            rows += _of_row(line, found, tally)
         except ValueError as error:
             rejects.append(Reject(line.number, str(error), short(line.row), line.file))
     if not rows:
         raise _nothing_usable(place, rejects)
     rejects.sort(key=lambda reject: (reject.file, reject.line))
-    told = " ".join(filter(None, (layout and f"Layout {layout}.", guessed, laid.note)))
+    told = " ".join(filter(None, (layout and f"Layout {layout}.", guessed, laid.note, str(tally))))
     label = given.label or ("recorded" if layout == "" else found.label)
     return Recording(rows, rejects, told, frozenset(names), label or "recorded")
 
@@ -119,9 +119,40 @@ def _nothing_usable(place: str, rejects: Sequence[Reject]) -> DataError:
     return DataError(f"{place!r} holds no row that can be marked.{why} Nothing was written.")
 
 
-def _of_row(
-    line: Line, columns: Columns, counts: dict[tuple[str, str], int], *, keeps_k: bool
-) -> Iterator[Recorded]:
+@dataclass(slots=True)
+class Tally:
+    """What was counted on the way through the rows."""
+
+    keeps_k: bool = False
+    """The rows have places of their own in their groups."""
+    samples: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """By group and id."""
+    partial: int = 0
+    """Labels between 0 and 1."""
+    unread: int = 0
+    """Labels that are neither right nor wrong."""
+
+    def label(self, value: Any) -> bool | None:
+        """A recorded verdict; None where it says neither.
+
+        Of a score, full marks are correct and anything less is not, as for our own verdicts.
+        """
+        found = _label(value)
+        is_score = isinstance(value, float) and 0 < value < 1
+        self.partial += is_score
+        self.unread += found is None and value not in (None, "")
+        return found
+
+    def __str__(self) -> str:
+        """What people should know of the labels; empty where that is nothing."""
+        counts = {
+            "Labels between 0 and 1, which count as wrong": self.partial,
+            "Labels that say neither right nor wrong": self.unread,
+        }
+        return " ".join(f"{words}: {number:,}." for words, number in counts.items() if number)
+
+
+def _of_row(line: Line, columns: Columns, tally: Tally) -> Iterator[Recorded]:
     """The completions of a row; all of it is checked before the first one is counted."""
     row = line.row
     try:
@@ -130,16 +161,16 @@ def _of_row(
         raise ValueError(f"the completion ({columns.completion}) is {error}") from error
     golds = _spread(cell_at(row, columns.gold), len(texts), columns.gold)
     labels = _spread(cell_at(row, columns.label), len(texts), columns.label)
-    read = [(_gold(gold), _label(label)) for gold, label in zip(golds, labels, strict=True)]
+    read = [(_gold(gold), tally.label(label)) for gold, label in zip(golds, labels, strict=True)]
     value = cell_at(row, columns.group)
     group = "" if value is None else f"step {value}" if columns.group == "step" else str(value)
     id = _id(cell_at(row, columns.id), line)
     problem = problem_text(cell_at(row, columns.problem))
     finish = finish_of(row.get("finish") or row.get("finish_reason"))
     for text, (gold, label) in zip(texts, read, strict=True):
-        k = counts.get((group, id), 0)
-        counts[group, id] = k + 1
-        if keeps_k and isinstance(row["k"], int):
+        k = tally.samples.get((group, id), 0)
+        tally.samples[group, id] = k + 1
+        if tally.keeps_k and isinstance(row["k"], int):
             k = row["k"]
         sample = Sample(
             id=id,
@@ -217,10 +248,6 @@ def _gold(value: Any) -> str | None:
 
 
 def _label(value: Any) -> bool | None:
-    """A recorded verdict; None where it says neither.
-
-    Of a score, full marks are correct and anything less is not, as for our own verdicts.
-    """
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):

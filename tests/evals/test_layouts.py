@@ -255,6 +255,16 @@ def test_rows_that_nobody_can_mean_are_set_aside_and_the_rest_is_read(tmp_path: 
     assert [reject.line for reject in found.rejects] == [2, 3, 4, 5, 6, 8, 9]
 
 
+def test_labels_that_say_neither_and_scores_below_1_are_counted(tmp_path: Path) -> None:
+    labels = [True, "yes", 0.5, 2, "maybe", None, float("nan"), "-1", 1.0]
+    rows = [{"response": "4", "gold": "4", "label": label} for label in labels]
+    found = read_recorded(jsonl(tmp_path / "f.jsonl", rows))
+    read = [row.label for row in found.rows]
+    assert read == [True, True, False, None, None, None, None, False, True]
+    assert "Labels between 0 and 1, which count as wrong: 1." in found.announcement
+    assert "Labels that say neither right nor wrong: 3." in found.announcement
+
+
 def test_a_file_without_a_usable_row_says_why(tmp_path: Path) -> None:
     (tmp_path / "f.jsonl").write_text("{\n")
     with pytest.raises(DataError, match="line 1: not a JSON object"):
