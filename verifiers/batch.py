@@ -49,7 +49,7 @@ BEGIN_S = 10.0
 """Deadline of the quick part of one item, in seconds; its bounds keep it far below."""
 
 PROBLEM_FIELDS = attrgetter(*(field.name for field in fields(Problem)))
-ITEM_FIELDS = attrgetter(*(field.name for field in fields(Item)))
+REST_FIELDS = attrgetter(*(field.name for field in fields(Item)[1:]))
 VERDICT_FIELDS = attrgetter(*(field.name for field in fields(Verdict)))
 
 _in_this_process = threading.Lock()
@@ -251,7 +251,7 @@ def _begun(parcel: Parcel, items: tuple[Item, ...]) -> list[Any]:
             problem = problems.get(id(item.problem))
             if problem is None:  # the completions of a problem share it, and travel faster
                 problem = problems[id(item.problem)] = PROBLEM_FIELDS(item.problem)
-            yield (parcel, problem, ITEM_FIELDS(item)[1:])
+            yield (parcel, problem, REST_FIELDS(item))
 
     share = -(-len(items) // (2 * worker_count()))
     outcomes = run_each(

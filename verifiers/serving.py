@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Protocol
 
 __all__ = ["FLUSH_S", "MEMORY_BYTES", "is_worker", "nursery", "piped_worker", "read_frame"]
 
-FLUSH_S = 0.002
+FLUSH_S = 0.005
 """An outcome waits for at most this long, in seconds, before the next call begins."""
 MEMORY_BYTES = 4 * 2**30
 """Address space of a worker that compares answers; custom functions may load what they like."""

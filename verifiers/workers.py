@@ -129,11 +129,12 @@ def run_all(
         return [_here(task, args) for args in arguments]
     share = len(arguments) // (8 * worker_count())
     at_once = min(max(share, 1), 64) if kind == "function" else 1
-    outcomes = list(_stream(kind, task, arguments, timeout_s, at_once))
+    first = _pieces(kind, task, arguments, timeout_s, at_once)
+    outcomes = [outcome for _, piece in first for outcome in piece]
     again = [index for index, outcome in enumerate(outcomes) if _is_open(outcome)]
-    second = _stream(kind, task, [arguments[index] for index in again], timeout_s, 1)
-    for index, outcome in zip(again, second, strict=True):
-        outcomes[index] = outcome._replace(tries=2)
+    second = _pieces(kind, task, [arguments[index] for index in again], timeout_s, 1)
+    for index, (_, piece) in zip(again, second, strict=True):
+        outcomes[index] = piece[0]._replace(tries=2)
     return outcomes
 
 
@@ -158,19 +159,12 @@ def run_each(
     if is_worker():
         yield from (_here(task, args) for args in arguments)
         return
-    known: list[tuple[Any, ...]] = []
-
-    def noted() -> Iterator[tuple[Any, ...]]:
-        for args in arguments:
-            known.append(args)
-            yield args
-
-    for index, outcome in enumerate(_stream(kind, task, noted(), timeout_s, at_once)):
-        if _is_open(outcome):
-            for second in _stream(kind, task, [known[index]], timeout_s, 1):
-                yield second._replace(tries=2)
-        else:
-            yield outcome
+    for calls, outcomes in _pieces(kind, task, arguments, timeout_s, at_once):
+        for index, outcome in enumerate(outcomes):
+            if _is_open(outcome):
+                ((_, second),) = _pieces(kind, task, [calls[index]], timeout_s, 1)
+                outcomes[index] = second[0]._replace(tries=2)
+        yield from outcomes
 
 
 def _is_open(outcome: Outcome) -> bool:
@@ -184,26 +178,28 @@ def _here(task: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
         return Outcome("raised", error)
 
 
-def _stream(
+def _pieces(
     kind: Kind,
     task: Callable[..., Any],
     arguments: Iterable[tuple[Any, ...]],
     timeout_s: float,
     at_once: int,
-) -> Iterator[Outcome]:
+) -> Iterator[tuple[list[tuple[Any, ...]], list[Outcome]]]:
+    """The calls of each piece with their outcomes, in order; all are put before the first."""
     from .pool import Piece
 
     calls = iter(arguments)
     pool = _pool("function" if kind == "function" else "compare")
-    waiting: deque[Future[list[Outcome]]] = deque()
+    waiting: deque[tuple[list[tuple[Any, ...]], Future[list[Outcome]]]] = deque()
     try:
         while some := list(itertools.islice(calls, at_once)):
             piece = Piece(task, some, timeout_s, RENEW_AFTER[kind])
-            waiting.append(pool.put(piece, is_urgent=kind != "exact"))
+            waiting.append((some, pool.put(piece, is_urgent=kind != "exact")))
         while waiting:
-            yield from waiting.popleft().result()
+            some, future = waiting.popleft()
+            yield some, future.result()
     finally:  # after an interrupt, nobody waits for the rest
-        for future in waiting:
+        for _, future in waiting:
             future.cancel()
 
 
