@@ -140,6 +140,7 @@ def test_reasons_are_counted_and_golds_are_looked_at_before(
         ["abstain", "gold_unreadable", "1"],
     ]
     assert "1 of 4 golds cannot be read" in said.err
+    assert "1 row has no verdict of recorded" in said.out
 
 
 def test_unreadable_rows_end_in_a_rejects_file_and_exit_3(

@@ -49,12 +49,21 @@ def tell_folder(found: Regrade, page: Path, *, as_json: bool) -> None:
         if found.square:
             out.print()
             show_square(found.square, found.verifier, found.label)
+            if lacking := _unlabelled(found):
+                out.print(lacking, markup=False)
         if found.adjudicated is not None:
             out.print(f"\n{_adjudicated(found)}", markup=False)
             show_square(found.before, found.verifier, found.adjudicated.label)
         _tell_places(found, page)
 
     emit(found.to_row() | {"out": str(found.out), "page": str(page)}, as_json, render)
+
+
+def _unlabelled(found: Regrade) -> str:
+    """How many rows the 2 x 2 table leaves out; empty where it has all."""
+    number = sum(row.recorded.label is None for row in found.rows)
+    rows = "1 row has" if number == 1 else f"{number:,} rows have"
+    return f"{rows} no verdict of {found.label}, and no place in the table." if number else ""
 
 
 def _adjudicated(found: Regrade) -> str:
@@ -141,7 +150,7 @@ def write_page(found: Regrade) -> Path:
     reasons = [(one["status"], one["reason"], one["rows"]) for one in found.to_row()["statuses"]]
     page.table(("status", "reason", "rows"), reasons)
     if found.square:
-        page.table((found.verifier, *_heads(found.label)), found.square)
+        page.table((found.verifier, *_heads(found.label)), found.square, _unlabelled(found))
     if found.adjudicated is not None:
         page.text(_adjudicated(found))
         page.table((found.verifier, *_heads(found.adjudicated.label)), found.before)
@@ -169,7 +178,7 @@ def _dispute(row: MarkedRow) -> Dispute:
     from stepmark.report import Dispute
 
     sample, other = row.recorded.sample, row.other
-    said = "" if other is None else f"{other.reason}; extracted {other.extracted!r}"
+    said = "" if other is None else f"{other.reason}, extracted: {other.extracted or 'nothing'}"
     return Dispute(
         id=sample.id,
         k=sample.k,
