@@ -6,6 +6,18 @@ if __name__ == "prm":
         "For another project's package named 'prm', run outside this checkout."
     )
 
+from .scorers import FunctionScorer, check_scorer_columns, load_scorer, scorers
 from .steps import SPLITTERS, Span, Splitter, split_steps, step_texts, step_token_ends
 
-__all__ = ["SPLITTERS", "Span", "Splitter", "split_steps", "step_texts", "step_token_ends"]
+__all__ = [
+    "SPLITTERS",
+    "FunctionScorer",
+    "Span",
+    "Splitter",
+    "check_scorer_columns",
+    "load_scorer",
+    "scorers",
+    "split_steps",
+    "step_texts",
+    "step_token_ends",
+]

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from stepmark.types import Group, Item, Prompt, Rollout, Sampling, StepItem, StepScores, Verdict
+from stepmark.types import (
+    Group,
+    Item,
+    LabelledSteps,
+    Prompt,
+    Sampling,
+    StepItem,
+    StepScores,
+    Verdict,
+)
 
 __all__ = ["Engine", "OutcomeVerifier", "RewardModel", "StepScorer"]
 
@@ -41,15 +50,27 @@ class OutcomeVerifier(Protocol):
 
 @runtime_checkable
 class StepScorer(Protocol):
-    """Scores every step of a solution in [0, 1]."""
+    """Scores every step of a solution in [0, 1].
+
+    The scorer says where the steps are in the text; the loop finds the sampled tokens in which they
+    end, so that a scorer knows nothing of the policy's tokenizer and may have one of its own. An
+    attribute ``columns`` (a set of names) is read where there is one: data that lack such a column
+    are refused before any model is loaded.
+    """
 
     @property
     def key(self) -> str:
-        """File-safe ``name@version`` (or a hash of weights and encoding)."""
+        """File-safe ``name@version`` (or a hash of weights and encoding).
+
+        It changes whenever a score can change: scores are stored under it.
+        """
         ...
 
-    def segment(self, rollout: Rollout) -> tuple[int, ...]:
-        """Index of the last sampled token of each step; the last one is the last token."""
+    def segment(self, text: str) -> tuple[tuple[int, int], ...]:
+        """The steps as character spans that follow one another and cover the text.
+
+        `stepmark.prm.split_steps` makes such spans.
+        """
         ...
 
     def score(self, items: Sequence[StepItem]) -> list[StepScores]:
@@ -63,16 +84,21 @@ class RewardModel(StepScorer, Protocol):
 
     def refresh(
         self,
-        fresh: Sequence[StepItem],
-        history: Sequence[StepItem],
+        fresh: Sequence[LabelledSteps],
+        history: Sequence[LabelledSteps],
         history_share: float,
         seed: int,
     ) -> Mapping[str, float]:
-        """Metrics of training on fresh rows mixed with ``history_share`` of earlier ones."""
+        """Metrics of training on fresh rows and on earlier ones.
+
+        ``history`` is drawn already: together with ``fresh`` it makes up ``history_share`` of the
+        rows, or less where there were not enough. All that is drawn at random comes from the
+        seed, and the random state of the process stays as it was: a resumed run repeats it.
+        """
         ...
 
     def state(self) -> Mapping[str, Any]:
-        """What a checkpoint must hold to continue exactly."""
+        """What a checkpoint must hold to continue exactly: plain values and tensors."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "Finish",
     "Group",
     "Item",
+    "LabelledSteps",
     "Marked",
     "Problem",
     "Prompt",
@@ -249,6 +250,17 @@ class Marked:
     """By verifier key, such as ``math@1``."""
     reward: float | None
     """The weighted sum of the scores, unitless; None when a needed score is missing."""
+    step_scores: tuple[float | None, ...] | None = None
+    """One per step, in [0, 1]: the mean over the scorers by weight; None for a step that one of
+    them left out. None as a whole without step scorers."""
+
+    @property
+    def step_ends(self) -> tuple[int, ...] | None:
+        """Index of the last sampled token of each step, rising; the last one is the last token.
+
+        As many as there are ``step_scores``; None without step scorers.
+        """
+        return self.rollout.step_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +269,20 @@ class StepItem:
 
     problem: Problem
     steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSteps:
+    """What a reward model learns from: the steps of one solution with what is known of them."""
+
+    problem: Problem
+    steps: tuple[str, ...]
+    labels: tuple[float | None, ...]
+    """One per step, in [0, 1]: 1 for right; None where nothing is known of the step."""
+
+    def __post_init__(self) -> None:
+        if len(self.steps) != len(self.labels):
+            raise ValueError(f"{len(self.steps)} steps but {len(self.labels)} labels in one row.")
 
 
 @dataclass(frozen=True, slots=True)

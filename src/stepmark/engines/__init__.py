@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from stepmark.registry import Registry
 
+from .offsets import token_offsets
 from .render import render
 
 if TYPE_CHECKING:
     from .loading import load_policy
     from .transformers import TransformersEngine
 
-__all__ = ["TransformersEngine", "engines", "load_policy", "render"]
+__all__ = ["TransformersEngine", "engines", "load_policy", "render", "token_offsets"]
 
 engines: Registry[Any] = Registry("engine", "stepmark.engines")
 """Engine classes by name; third parties register in the same entry-point group."""

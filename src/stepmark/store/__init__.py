@@ -12,7 +12,7 @@ from .files import (
 from .lock import Lock
 from .manifest import build_manifest
 from .run import RunFolder
-from .samples import Key, Sample, SampleStore
+from .samples import Key, Sample, SampleStore, ScoredSteps
 
 __all__ = [
     "Key",
@@ -20,6 +20,7 @@ __all__ = [
     "RunFolder",
     "Sample",
     "SampleStore",
+    "ScoredSteps",
     "append_rows",
     "build_manifest",
     "file_hash",

@@ -1,7 +1,8 @@
 """The one sample store: what was asked, what came back, and what was said of it.
 
 Used by evaluation, training rollouts and verification alike. Append-only: a row is never changed;
-the last row of a key wins. Verdicts live in side files, one per verifier key.
+the last row of a key wins. Verdicts and step scores live in side files, one per verifier key
+(``verdicts.math@1.jsonl``) and one per scorer key (``scores.prm@3fa2.jsonl``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stepmark.types import Finish, Item, Problem, Rollout, Verdict
 
 from .files import append_rows, parse_line, read_rows
 
-__all__ = ["Key", "Sample", "SampleStore"]
+__all__ = ["Key", "Sample", "SampleStore", "ScoredSteps"]
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,15 @@ class Key(NamedTuple):
     """Id of the problem."""
     k: int
     """Place among the completions of that problem, from 0."""
+
+
+class ScoredSteps(NamedTuple):
+    """Where the steps of one completion end, and what a scorer says of each."""
+
+    ends: tuple[int, ...]
+    """Index of the last sampled token of each step, rising; the last one is the last token."""
+    scores: tuple[float | None, ...]
+    """One per step, in [0, 1]; None for a step that the scorer left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +118,9 @@ class Sample:
 
 
 class SampleStore:
-    """The samples and verdicts in a folder; one writer at a time (`RunFolder` holds the lock).
+    """The samples in a folder with their verdicts and step scores; one writer at a time.
+
+    `RunFolder` holds the lock.
 
     Args:
         folder: made by the first append; a folder that does not exist is an empty store.
@@ -139,10 +151,22 @@ class SampleStore:
         Raises:
             RunError: a complete line is not a row.
         """
+        return self._read(key for key in self._places() if step is None or key.step == step)
+
+    def chosen(self, keys: Iterable[Key]) -> Iterator[Sample]:
+        """The samples with these keys, in the order of the rows; keys without a row give none.
+
+        Raises:
+            RunError: a complete line is not a row.
+        """
+        known = self._places()
+        return self._read(key for key in keys if key in known)
+
+    def _read(self, keys: Iterable[Key]) -> Iterator[Sample]:
         wanted: dict[Path, list[int]] = {}
-        for key, (shard, offset) in self._places().items():
-            if step is None or key.step == step:
-                wanted.setdefault(shard, []).append(offset)
+        for key in keys:
+            shard, offset = self._index[key]
+            wanted.setdefault(shard, []).append(offset)
         for shard in sorted(wanted):
             with shard.open("rb") as file:
                 for offset in sorted(wanted[shard]):
@@ -157,7 +181,7 @@ class SampleStore:
         """Put verdicts of the verifier ``key`` at the end of its side file."""
         self.folder.mkdir(parents=True, exist_ok=True)
         append_rows(
-            self._side_file(key),
+            self._side_file("verdicts", key),
             ({"step": s, "id": i, "k": k} | verdict.to_row() for (s, i, k), verdict in verdicts),
         )
 
@@ -165,20 +189,49 @@ class SampleStore:
         """What the verifier ``key`` said, by sample; empty when it has said nothing."""
         return {
             Key(row["step"], row["id"], row["k"]): Verdict.from_row(row)
-            for row in read_rows(self._side_file(key))
+            for row in read_rows(self._side_file("verdicts", key))
         }
 
     def verdict_keys(self) -> list[str]:
         """Keys of the verifiers that have a side file, sorted."""
-        names = [path.name for path in self.folder.glob("verdicts.*.jsonl")]
-        return sorted(unquote(name[len("verdicts.") : -len(".jsonl")]) for name in names)
+        return self._side_keys("verdicts")
+
+    def append_scores(
+        self, key: str, rows: Iterable[tuple[tuple[int, str, int], ScoredSteps]]
+    ) -> None:
+        """Put step ends and step scores of the scorer ``key`` at the end of its side file."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        append_rows(
+            self._side_file("scores", key),
+            (
+                {"step": s, "id": i, "k": k, "step_ends": row.ends, "step_scores": row.scores}
+                for (s, i, k), row in rows
+            ),
+        )
+
+    def scores(self, key: str) -> dict[Key, ScoredSteps]:
+        """What the scorer ``key`` said, by sample; empty when it has said nothing."""
+        return {
+            Key(row["step"], row["id"], row["k"]): ScoredSteps(
+                tuple(row["step_ends"]), tuple(row["step_scores"])
+            )
+            for row in read_rows(self._side_file("scores", key))
+        }
+
+    def score_keys(self) -> list[str]:
+        """Keys of the scorers that have a side file, sorted."""
+        return self._side_keys("scores")
+
+    def _side_keys(self, kind: str) -> list[str]:
+        names = [path.name for path in self.folder.glob(f"{kind}.*.jsonl")]
+        return sorted(unquote(name[len(kind) + 1 : -len(".jsonl")]) for name in names)
 
     def shards(self) -> list[Path]:
         """The files that hold the samples, in order."""
         return sorted(self.folder.glob("samples-*.jsonl"))
 
-    def _side_file(self, key: str) -> Path:
-        return self.folder / f"verdicts.{quote(key, safe='@+=-._,')}.jsonl"
+    def _side_file(self, kind: str, key: str) -> Path:
+        return self.folder / f"{kind}.{quote(key, safe='@+=-._,')}.jsonl"
 
     def _open_shard(self) -> Path:
         shards = self.shards()

@@ -220,7 +220,8 @@ def check_steps(problem: Problem, steps: Sequence[str]) -> tuple[bool, ...]:
 
     An equation is true when its arithmetic holds and it is the next one of the worked solution, or
     any of its products; factors and summands may be swapped. So a line that works on from a wrong
-    result is false. A line ``answer: N`` is true when N is the gold. Any other line is false.
+    result is false. A line ``answer: N`` is true when N is the gold, once: written again it says
+    nothing new. Any other line is false.
 
     >>> problem = make_problem(random.Random(1), Difficulty(steps=(2, 2)))
     >>> check_steps(problem, ["2 * 5 = 10", "27 - 10 = 18", "answer: 18"])
@@ -231,6 +232,7 @@ def check_steps(problem: Problem, steps: Sequence[str]) -> tuple[bool, ...]:
     products = [line for line in own if line[1] == "*"]
     chain = [line for line in own if line[1] != "*"]
     truth: list[bool] = []
+    is_answered = False
     for step in steps:
         if found := _LINE.fullmatch(step.strip()):
             a, sign, b, c = found.groups()
@@ -242,7 +244,9 @@ def check_steps(problem: Problem, steps: Sequence[str]) -> tuple[bool, ...]:
             truth.append(holds)
         else:
             answer = _ANSWER.fullmatch(step.strip())
-            truth.append(answer is not None and answer[1] == problem.gold)
+            is_right = answer is not None and answer[1] == problem.gold
+            truth.append(is_right and not is_answered)
+            is_answered = is_answered or is_right
     return tuple(truth)
 
 
