@@ -20,10 +20,12 @@ from stepmark.errors import ConfigError
 
 __all__ = ["Aggregation", "denominators", "token_weights"]
 
-Aggregation = Literal["sequence-mean", "token-mean", "constant"]
-"""``sequence-mean`` is eq. (3) of DeepSeekMath: the mean over completions of the mean over tokens.
-``token-mean`` (DAPO, arXiv:2503.14476): the mean over all tokens of the minibatch. ``constant``
-(Dr. GRPO, arXiv:2503.20783): the sum over tokens divided by completions times a fixed length."""
+Aggregation = Literal["sequence-mean", "token-mean", "sequence-sum", "constant"]
+"""``sequence-mean`` is eq. (3) of DeepSeekMath: the mean over completions of the mean over tokens;
+with `clipping.sequence_ratio` it is the sequence-level objective of GSPO (arXiv:2507.18071).
+``token-mean`` (DAPO, arXiv:2503.14476): the mean over all tokens of the minibatch.
+``sequence-sum``: the mean over completions of the sum over tokens, the policy gradient as it is
+derived. ``constant`` (Dr. GRPO, arXiv:2503.20783): the same, divided by a fixed length."""
 
 
 def denominators(lengths: Sequence[int]) -> Mapping[str, float]:
@@ -52,8 +54,8 @@ def token_weights(
         like: a tensor whose dtype and device the weights take.
 
     Returns:
-        N weights; over a whole minibatch they sum to 1 (for ``constant``: to the mean length over
-        the fixed length).
+        N weights; over a whole minibatch they sum to 1 (for ``sequence-sum`` to the mean length,
+        for ``constant`` to that over the fixed length).
 
     Raises:
         ConfigError: ``constant`` without a length.
@@ -65,6 +67,8 @@ def token_weights(
         each = [1 / (weights["sequences"] * length) for length in lengths]
     elif aggregation == "token-mean":
         each = [1 / weights["tokens"]] * len(lengths)
+    elif aggregation == "sequence-sum":
+        each = [1 / weights["sequences"]] * len(lengths)
     else:
         if constant_length is None:
             raise ConfigError(
