@@ -69,8 +69,11 @@ def read_lines(place: str) -> tuple[list[Line], list[Reject]]:
 def files_of(folder: Path) -> list[Path]:
     """The files of rows in a folder and below it, ``2.jsonl`` before ``10.jsonl``.
 
-    A folder that the ``datasets`` package saved is read as a whole instead: it has none.
+    A folder that the ``datasets`` package saved is read as a whole instead: it has none. Of our own
+    sample store the shards are taken, and not the verdicts beside them.
     """
+    if shards := sorted(folder.glob("samples-*.jsonl")):
+        return shards
     if (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file():
         return []
     endings = tuple(ending for ending in FORMATS if ending != ".json")

@@ -50,9 +50,13 @@ def _verl(lines: list[Line]) -> Laid:
 
 
 def _trl(lines: list[Line]) -> Laid:
-    """Completion logs of TRL's online trainers: prompt, completion, a column for each reward."""
+    """Completion logs of TRL's online trainers: prompt, completion, a column for each reward.
+
+    A row may hold a whole batch, in lists of one length.
+    """
     names = _names(lines)
     prompt = first_of(names, ("prompt", "prompts"))
+    lines = [part for line in lines for part in _unbatched(line, prompt or "")]
     lines, id = _with_ids(lines, prompt or "")
     rewards = _rewards(lines, names)
     is_sure = [name for name in rewards if any(w in name for w in ("accura", "correct", "math"))]
@@ -68,6 +72,22 @@ def _trl(lines: list[Line]) -> Laid:
         problem=prompt,
     )
     return Laid(lines, known, note and f"{note}: name it with --label-column.")
+
+
+def _unbatched(line: Line, prompt: str) -> list[Line]:
+    """The samples of a batch as rows of their own: every list of its length is taken apart."""
+    cell = line.row.get(prompt)
+    if not isinstance(cell, list) or is_chat(cell) or not cell:
+        return [line]
+    batched = {
+        name
+        for name, value in line.row.items()
+        if isinstance(value, list) and len(value) == len(cell) and not is_chat(value)
+    }
+    return [
+        line._replace(row={name: v[at] if name in batched else v for name, v in line.row.items()})
+        for at in range(len(cell))
+    ]
 
 
 def _rewards(lines: list[Line], names: Sequence[str]) -> list[str]:

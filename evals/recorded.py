@@ -72,8 +72,9 @@ def read_recorded(
         DataError: the file cannot be read, a column is missing or ambiguous, or no row is usable.
     """
     path = Path(place)
-    if (path / "config.toml").is_file():
-        return _of_run(path)
+    for folder in (path, path.parent):
+        if (folder / "config.toml").is_file() and path in (folder, folder / "samples"):
+            return _of_run(folder)
     lines, rejects = read_lines(place)
     layout, laid = laid_out(lines, _names(lines))
     names = _names(laid.lines)

@@ -87,6 +87,22 @@ def test_trl_logs_are_texts_or_chats_in_parquet(tmp_path: Path) -> None:
     assert [row.sample.problem for row in two.rows] == ["2+2?", "2+2?"]
 
 
+def test_a_batch_of_trl_in_one_row_is_taken_apart(tmp_path: Path) -> None:
+    row = {
+        "step": 3,
+        "prompts": ["1+1?", "2+2?", "1+1?"],
+        "completions": [[{"role": "assistant", "content": text}] for text in ("2", "4", "3")],
+        "rewards": [1.0, 1.0, 0.0],
+        "answer": ["2", "4", "2"],
+    }
+    found = read_recorded(jsonl(tmp_path / "f.jsonl", [row]))
+    assert [(r.sample.problem, r.sample.k, r.sample.gold, r.label) for r in found.rows] == [
+        ("1+1?", 0, "2", True),
+        ("2+2?", 0, "4", True),
+        ("1+1?", 1, "2", False),
+    ]
+
+
 def test_of_several_rewards_none_is_taken_for_a_verdict(tmp_path: Path) -> None:
     row = {"prompt": "p", "completion": "4", "gold": "4", "style_reward": 1, "length_reward": 0}
     found = read_recorded(jsonl(tmp_path / "f.jsonl", [row]))
@@ -219,6 +235,9 @@ def test_a_training_run_is_read_apart_by_step_with_the_verdicts_it_has(tmp_path:
     found = read_recorded(str(tmp_path / "run"))
     assert [(row.group, row.label) for row in found.rows] == [("step 1", True), ("step 2", None)]
     assert found.label == "math@1"
+    assert read_recorded(str(tmp_path / "run" / "samples")) == found
+    (tmp_path / "run" / "config.toml").unlink()
+    assert len(read_recorded(str(tmp_path / "run" / "samples")).rows) == 2
 
 
 def test_csv_rows_of_another_length_are_set_aside_with_their_line(tmp_path: Path) -> None:
