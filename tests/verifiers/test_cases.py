@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stepmark.types import Item, Problem
+from stepmark.types import Item, Problem, Reason
 from stepmark.verifiers import MathVerifier
 
 FAMILIES = ("numbers", "units", "structures", "expressions", "words", "extraction")
@@ -43,6 +43,28 @@ def test_right_answers_are_paid_and_those_that_are_just_wrong_are_not(
         for row, verdict in zip(rows, verdicts, strict=True)
         if verdict.correct is not row["expected"]
     ] == []
+
+
+def test_right_answers_are_not_wrong_when_gold_and_answer_change_places() -> None:
+    """Percent apart, which reads the gold; a gold that only an answer may be written as abstains."""
+    rows = [
+        row
+        for row in ROWS
+        if row["expected"]
+        and "answer" in row
+        and not any(sign in row["gold"] + row["answer"] for sign in ("%", "percent"))
+    ]
+    items = [
+        Item(Problem(str(n), "", row["answer"]), f"It is $\\boxed{{{row['gold']}}}$.")
+        for n, row in enumerate(rows)
+    ]
+    verdicts = MathVerifier()(items)
+    assert [
+        (row["gold"], row["answer"], str(verdict.reason))
+        for row, verdict in zip(rows, verdicts, strict=True)
+        if not verdict.correct and verdict.reason is not Reason.GOLD_UNREADABLE
+    ] == []
+    assert sum(verdict.correct is None for verdict in verdicts) < len(rows) / 50
 
 
 def test_every_family_has_right_and_wrong_answers_in_like_number() -> None:
