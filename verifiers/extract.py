@@ -218,7 +218,8 @@ def _is_guess(text: str, start: int) -> bool:
 def extract_gold(gold: str) -> Extraction:
     r"""The reference answer in a gold, which may be a whole worked solution.
 
-    Boxes and ``####`` are looked for; a text with neither is the gold itself.
+    Boxes and ``####`` are looked for, and in a text of several lines a line "Answer: ..."; a text
+    with none of them is the gold itself.
 
     >>> extract_gold("16 - 3 - 4 = 9, and 9 * 2 = 18.\n#### 18").text
     '18'
@@ -227,4 +228,7 @@ def extract_gold(gold: str) -> Extraction:
     if found.text is not None:
         return found
     text = gold.strip()
+    last = restated_phrase(text, 0) if "\n" in text else None
+    if last is not None and (answer := after_phrase(text, last.end())) is not None:
+        return Extraction(answer, "gold_text", last.start())
     return Extraction(text or None, "gold_text")
