@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 
 CHUNK = 256
 """Most items that a worker is handed together: a few milliseconds of work."""
-LOAD_S = 120.0
-"""Deadline of loading a verifier in a worker, in seconds: it may import much."""
 BEGIN_S = 10.0
 """Deadline of the quick part of one item, in seconds; its bounds keep it far below."""
 
@@ -231,7 +229,8 @@ def _parcel(judge: OutcomeVerifier) -> Parcel | None:
 @lru_cache(maxsize=64)
 def _arrives(parcel: Parcel, key: str) -> bool:
     """Whether workers can load it: a class of a notebook, for example, is not there."""
-    outcome = run_all("exact", load_task, [(parcel,)], timeout_s=LOAD_S)[0]
+    load = (load_task, (parcel,))
+    outcome = run_all("exact", load_task, [(parcel,)], timeout_s=BEGIN_S, first=load)[0]
     if outcome.kind == "raised":
         log.warning(
             "The verifier %r cannot be loaded by a worker (%.200r), so it marks in this process. "
@@ -255,7 +254,12 @@ def _begun(parcel: Parcel, items: tuple[Item, ...]) -> list[Any]:
 
     share = -(-len(items) // (2 * worker_count()))
     outcomes = run_each(
-        "exact", begin_task, arguments(), timeout_s=BEGIN_S, at_once=min(max(share, 8), CHUNK)
+        "exact",
+        begin_task,
+        arguments(),
+        timeout_s=BEGIN_S,
+        at_once=min(max(share, 8), CHUNK),
+        first=(load_task, (parcel,)),
     )
     return [_entry(outcome, item) for outcome, item in zip(outcomes, items, strict=True)]
 

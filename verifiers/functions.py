@@ -6,6 +6,7 @@ there under a deadline; others (notebooks, ``__main__``, lambdas) run in this pr
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.machinery
 import inspect
@@ -144,7 +145,8 @@ class FunctionVerifier:
     def _in_workers(self, arguments: list[dict[str, Any]]) -> list[Verdict]:
         calls = [(self.origin, self.settings, args) for args in arguments]
         verdicts = []
-        for outcome in run_all("function", call_task, calls, timeout_s=self.timeout_s):
+        load = (load_task, (self.origin,))
+        for outcome in run_all("function", call_task, calls, timeout_s=self.timeout_s, first=load):
             if outcome.kind == "done":
                 verdicts.append(outcome.value)
             elif outcome.kind == "too_slow":
@@ -199,6 +201,12 @@ def _parameters(
             "Verifier functions take named parameters: def f(completion, gold): ..."
         )
     return {name: p for name, p in parameters.items() if name not in settings}
+
+
+def load_task(origin: str) -> None:
+    """In a worker: the function's file or module is loaded, before any deadline begins."""
+    with contextlib.suppress(Exception, SystemExit):  # the call says it
+        _loaded(origin)
 
 
 def call_task(origin: str, settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> Verdict:

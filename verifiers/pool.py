@@ -17,11 +17,13 @@ from typing import Any
 
 from .processes import Starter, Worker
 from .serving import FLUSH_S
-from .workers import Outcome
+from .workers import Call, Outcome
 
 __all__ = ["Piece", "Pool"]
 
 STOPPED = "the workers were stopped"
+LOAD_S = 120.0
+"""Deadline of what a fresh worker loads first, in seconds: a verifier may import much."""
 START_AGAIN_S = 5.0
 """After a worker that did not start, none is tried for so long: each failure takes its time."""
 
@@ -35,6 +37,8 @@ class Piece:
     timeout_s: float
     renew_after: int
     """The worker is replaced when it has run so many calls."""
+    first: Call | None = None
+    """What a fresh worker does before any deadline begins."""
 
 
 class Pool:
@@ -131,6 +135,7 @@ class Driver:
         self.pool = pool
         self.worker: Worker | None = None
         self.calls = 0
+        self.done_first: set[Call] = set()
         self.lock = threading.Lock()
         self.thread = threading.Thread(target=self._drive, name="stepmark-driver", daemon=True)
 
@@ -178,7 +183,8 @@ class Driver:
         try:
             body = pickle.dumps((piece.task, arguments))
             worker = self._met(piece.renew_after)
-            worker.send(pickle.dumps((sys.path, _folder(), body)))
+            self._prepare(worker, piece.first)
+            worker.send(_request(body))
             while len(good) < len(arguments):
                 good += _loaded(worker.receive(piece.timeout_s + FLUSH_S))
         except Refused as refused:
@@ -205,10 +211,24 @@ class Driver:
             worker = self.pool.worker()
             with self.lock:
                 self.worker, self.calls = worker, 0
+            self.done_first.clear()
             if self.pool.is_closed:  # `stop` has not seen it
                 self._part(is_killed=True)
                 raise OSError(STOPPED)
         return self.worker  # type: ignore[return-value]
+
+    def _prepare(self, worker: Worker, first: Call | None) -> None:
+        """Let a worker load what its calls need; what is wrong with that, the calls will tell."""
+        if first is None or first in self.done_first:
+            return
+        task, args = first
+        worker.send(_request(pickle.dumps((task, [args]))))
+        try:
+            worker.receive(LOAD_S)
+        except TimeoutError:
+            self._part(is_killed=True)
+            raise OSError(f"loading the verifier takes more than {LOAD_S:.0f} s") from None
+        self.done_first.add(first)
 
     def _part(self, *, is_killed: bool = False) -> None:
         with self.lock:
@@ -249,7 +269,9 @@ def _lost(piece: Piece) -> list[Outcome]:
     return [Outcome("lost", ChildProcessError(STOPPED), 2)] * len(piece.arguments)
 
 
-def _folder() -> str:
-    with contextlib.suppress(OSError):
-        return os.getcwd()
-    return os.sep
+def _request(body: bytes) -> bytes:
+    """A task and arguments, with the import path and the folder in which they mean something."""
+    folder = os.sep
+    with contextlib.suppress(OSError):  # it was removed
+        folder = os.getcwd()
+    return pickle.dumps((sys.path, folder, body))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "close_workers", "run_all", "run_each", "set_workers", "worker_count"]
 
 Kind = Literal["compare", "exact", "function"]
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A task and the arguments of one call."""
 
 VARIABLE = "STEPMARK_WORKERS"
 MOST_BY_DEFAULT = 4
@@ -110,6 +112,7 @@ def run_all(
     arguments: Sequence[tuple[Any, ...]],
     *,
     timeout_s: float,
+    first: Call | None = None,
 ) -> list[Outcome]:
     """The outcomes of a task on many arguments, in order; nothing is raised.
 
@@ -121,6 +124,8 @@ def run_all(
         task: a function that workers can import by its module and name.
         arguments: one tuple of picklable values per call.
         timeout_s: deadline of each call, in seconds from the moment a worker takes it.
+        first: a call, hashable, that each fresh worker makes before its deadlines begin: loading a
+            file that imports much is no fault of a completion.
 
     Raises:
         ConfigError: the environment variable ``STEPMARK_WORKERS`` holds no whole number above 0.
@@ -129,11 +134,11 @@ def run_all(
         return [_here(task, args) for args in arguments]
     share = len(arguments) // (8 * worker_count())
     at_once = min(max(share, 1), 64) if kind == "function" else 1
-    first = _pieces(kind, task, arguments, timeout_s, at_once)
-    outcomes = [outcome for _, piece in first for outcome in piece]
+    pieces = _pieces(kind, task, arguments, timeout_s, at_once, first)
+    outcomes = [outcome for _, piece in pieces for outcome in piece]
     again = [index for index, outcome in enumerate(outcomes) if _is_open(outcome)]
-    second = _pieces(kind, task, [arguments[index] for index in again], timeout_s, 1)
-    for index, (_, piece) in zip(again, second, strict=True):
+    pieces = _pieces(kind, task, [arguments[index] for index in again], timeout_s, 1, first)
+    for index, (_, piece) in zip(again, pieces, strict=True):
         outcomes[index] = piece[0]._replace(tries=2)
     return outcomes
 
@@ -145,6 +150,7 @@ def run_each(
     *,
     timeout_s: float,
     at_once: int,
+    first: Call | None = None,
 ) -> Iterator[Outcome]:
     """As `run_all`, for many short calls: the outcomes in order, each as soon as it is there.
 
@@ -155,14 +161,15 @@ def run_each(
         timeout_s: see `run_all`.
         at_once: most calls that a worker is handed together; each still has its own deadline, and
             no call is lost with another.
+        first: see `run_all`.
     """
     if is_worker():
         yield from (_here(task, args) for args in arguments)
         return
-    for calls, outcomes in _pieces(kind, task, arguments, timeout_s, at_once):
+    for calls, outcomes in _pieces(kind, task, arguments, timeout_s, at_once, first):
         for index, outcome in enumerate(outcomes):
             if _is_open(outcome):
-                ((_, second),) = _pieces(kind, task, [calls[index]], timeout_s, 1)
+                ((_, second),) = _pieces(kind, task, [calls[index]], timeout_s, 1, first)
                 outcomes[index] = second[0]._replace(tries=2)
         yield from outcomes
 
@@ -184,6 +191,7 @@ def _pieces(
     arguments: Iterable[tuple[Any, ...]],
     timeout_s: float,
     at_once: int,
+    first: Call | None,
 ) -> Iterator[tuple[list[tuple[Any, ...]], list[Outcome]]]:
     """The calls of each piece with their outcomes, in order; all are put before the first."""
     from .pool import Piece
@@ -193,7 +201,7 @@ def _pieces(
     waiting: deque[tuple[list[tuple[Any, ...]], Future[list[Outcome]]]] = deque()
     try:
         while some := list(itertools.islice(calls, at_once)):
-            piece = Piece(task, some, timeout_s, RENEW_AFTER[kind])
+            piece = Piece(task, some, timeout_s, RENEW_AFTER[kind], first)
             waiting.append((some, pool.put(piece, is_urgent=kind != "exact")))
         while waiting:
             some, future = waiting.popleft()

@@ -69,6 +69,17 @@ def test_a_call_that_hears_no_signal_is_killed_at_its_deadline() -> None:
     assert time.monotonic() - start < 2 * (0.2 + 0.5)
 
 
+def test_what_a_fresh_worker_loads_is_not_under_the_deadline() -> None:
+    load = (time.sleep, (0.6,))
+    for _ in range(2):  # a killed worker loads again
+        outcomes = pool.run_all(
+            "compare", time.sleep, [(0,), (60,), (0,)], timeout_s=0.3, first=load
+        )
+        assert [outcome.kind for outcome in outcomes] == ["done", "too_slow", "done"]
+    broken = (divmod, (1, 0))
+    assert pool.run_all("compare", len, [("ab",)], timeout_s=9, first=broken)[0].value == 2
+
+
 def test_a_worker_that_dies_is_lost_twice_and_replaced() -> None:
     outcomes = pool.run_all("compare", os._exit, [(3,)], timeout_s=30)
     assert outcomes[0].kind == "lost"
