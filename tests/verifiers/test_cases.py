@@ -46,7 +46,7 @@ def test_right_answers_are_paid_and_those_that_are_just_wrong_are_not(
 
 
 def test_right_answers_are_not_wrong_when_gold_and_answer_change_places() -> None:
-    """Percent apart, which reads the gold; a gold that only an answer may be written as abstains."""
+    """But for percent, which reads the gold; what only an answer may be written as abstains."""
     rows = [
         row
         for row in ROWS
