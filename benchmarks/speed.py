@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from corpora import GSM8K, MATH, PAIRS, Row, groups
+from corpora import GROUP, GSM8K, MATH, PAIRS, Row, groups
 from figures import percentile, ratio, spread
 from processes import Child, Hung
 
-BLOCK_ROWS = {GSM8K: 660, MATH: 100, **dict.fromkeys(PAIRS, 20)}
+BLOCK_ROWS = {GSM8K: 660, MATH: 13 * GROUP, **dict.fromkeys(PAIRS, 20)}
 TIMED = ("peer_tests", GSM8K, MATH)
 """The corpora with a goal for their throughput; the others are measured in the first round only."""
 
@@ -56,7 +56,7 @@ def throughput(
             for name, rows in corpora.items():
                 if turn and name not in TIMED:
                     continue
-                for index, part in enumerate(groups(rows, BLOCK_ROWS[name])):
+                for index, part in enumerate(groups(rows, _size(name, rows))):
                     order = graders if (turn + index) % 2 == 0 else list(reversed(graders))
                     replies = {grader: _block(started[grader], part) for grader in order}
                     seconds = {g: r["cpu_ns"] / 1e9 / len(part) for g, r in replies.items()}
@@ -66,6 +66,12 @@ def throughput(
                         for grader, reply in replies.items():
                             answers[grader].setdefault(name, []).extend(reply["answers"])
     return {name: _rate(blocks, graders, seed) for name, blocks in times.items()}, answers
+
+
+def _size(name: str, rows: Sequence[Row]) -> int:
+    """Rows of a block: whole groups, and eight blocks or more where there are rows for them."""
+    eighth = max(1, len(rows) // (8 * GROUP)) * GROUP
+    return min(BLOCK_ROWS[name], eighth)
 
 
 def _block(child: Child, rows: Sequence[Row]) -> dict[str, Any]:
