@@ -1,29 +1,40 @@
 """What a step learns from: completions drawn and marked, or those that the store already holds.
 
-Rollouts and verdicts are in the run's store before anything is learnt from them. A resumed run
-takes a step's completions and verdicts from there, when the same policy drew them, and marks only
-what has no verdict yet.
+Rollouts, verdicts and step scores are in the run's store before anything is learnt from them. A
+resumed run takes a step's completions and what was said of them from there, when the same policy
+drew them, and marks only what has no verdict or no score yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
 
 from stepmark.errors import EngineError
 from stepmark.protocols import Engine
 from stepmark.seeds import derive_seed
 from stepmark.store.files import text_hash
-from stepmark.store.samples import Key, Sample, SampleStore
+from stepmark.store.samples import Key, Sample, SampleStore, ScoredSteps
 from stepmark.types import Group, Marked, Prompt, Rollout, Sampling, Status, Verdict
 
 from .reward import Reward
 
 __all__ = ["Collector"]
 
-Verdicts = Mapping[str, list[Verdict]]
-"""By verifier key, one per rollout of a group."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What was said of the rollouts of one group: one entry per rollout in every list."""
+
+    verdicts: dict[str, list[Verdict]] = field(default_factory=dict[str, list[Verdict]])
+    """By verifier key."""
+    steps: dict[str, list[ScoredSteps]] = field(default_factory=dict[str, list[ScoredSteps]])
+    """By scorer key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,7 @@ class Collector:
         group_size: completions per problem.
         seed: of the run.
         stop: called between groups; it may raise to give up the step.
+        tokenizer: the policy's; step scorers need it to find the tokens of their steps.
     """
 
     engine: Engine
@@ -47,6 +59,7 @@ class Collector:
     group_size: int
     seed: int
     stop: Callable[[], None]
+    tokenizer: Any = None
 
     def collect(
         self, step: int, prompts: Sequence[Prompt], policy: str, *, max_error_share: float
@@ -75,40 +88,58 @@ class Collector:
             yield group
 
     def _fresh(self, step: int, prompts: list[Prompt], policy: str) -> list[tuple[Marked, ...]]:
-        """Draw; a thread marks each group while the next ones are drawn; store; then return."""
-        marking: dict[str, Future[Verdicts]] = {}
+        """Draw, and store what was drawn; a thread marks each group while the next ones are drawn.
+
+        The marks are stored once all are there. When a scorer raises, the completions are kept.
+        """
+        marking: dict[str, Future[Marks]] = {}
         groups: list[Group] = []
         with ThreadPoolExecutor(1, "stepmark-marking") as pool:
             try:
                 for group in self._draw(step, prompts):
                     groups.append(group)
                     marking[group.prompt.problem.id] = pool.submit(self._mark, group.rollouts)
+                groups = self._in_order(prompts, groups)
+                self._store_samples(step, groups, policy)
+                marks = {
+                    group.prompt.problem.id: marking[group.prompt.problem.id].result()
+                    for group in groups
+                }
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-            groups = self._in_order(prompts, groups)
-            marks = {
-                group.prompt.problem.id: marking[group.prompt.problem.id].result()
-                for group in groups
-            }
-        samples = [
+        for key in self.reward.keys:
+            said = {id: mark.verdicts[key] for id, mark in marks.items()}
+            self.store.append_verdicts(key, _rows(step, groups, said))
+        for key in self.reward.scorer_keys:
+            scored = {id: mark.steps[key] for id, mark in marks.items()}
+            self.store.append_scores(key, _rows(step, groups, scored))
+        return [self._marked(group, marks[group.prompt.problem.id]) for group in groups]
+
+    def _store_samples(self, step: int, groups: Sequence[Group], policy: str) -> None:
+        self.store.append(
             Sample.from_rollout(r, step=step, policy=policy, request=self._request(r.prompt, step))
             for group in groups
             for r in group.rollouts
-        ]
-        self.store.append(samples)
-        for key in self.reward.keys:
-            self.store.append_verdicts(key, _rows(step, groups, marks, key))
-        return [self._marked(group, marks[group.prompt.problem.id]) for group in groups]
+        )
 
-    def _mark(self, rollouts: Sequence[Rollout]) -> Verdicts:
-        return {key: self.reward.mark(rollouts, key) for key in self.reward.keys}
+    def _mark(self, rollouts: Sequence[Rollout]) -> Marks:
+        return Marks(
+            {key: self.reward.mark(rollouts, key) for key in self.reward.keys},
+            {
+                key: self.reward.score(rollouts, key, self.tokenizer)
+                for key in self.reward.scorer_keys
+            },
+        )
 
-    def _marked(self, group: Group, marks: Verdicts) -> tuple[Marked, ...]:
+    def _marked(self, group: Group, marks: Marks) -> tuple[Marked, ...]:
         rows: list[Marked] = []
         for place, rollout in enumerate(group.rollouts):
-            verdicts = {key: marks[key][place] for key in self.reward.keys}
-            rows.append(Marked(rollout, verdicts, self.reward.total(verdicts)))
+            verdicts = {key: marks.verdicts[key][place] for key in self.reward.keys}
+            steps = self.reward.steps({key: found[place] for key, found in marks.steps.items()})
+            ends, scores = (None, None) if steps is None else steps
+            ended = replace(rollout, step_ends=ends)
+            rows.append(Marked(ended, verdicts, self.reward.total(verdicts), scores))
         return tuple(rows)
 
     def _in_order(self, prompts: list[Prompt], groups: list[Group]) -> list[Group]:
@@ -143,8 +174,23 @@ class Collector:
     def _again(
         self, step: int, groups: list[Group], max_error_share: float
     ) -> list[tuple[Marked, ...]]:
-        """The stored groups with their stored verdicts; only what has none is marked."""
-        marks: dict[str, dict[str, list[Verdict]]] = {g.prompt.problem.id: {} for g in groups}
+        """The stored groups with what is stored of them; only what has no mark is marked."""
+        marks = {group.prompt.problem.id: Marks() for group in groups}
+        for key, known in self._known_verdicts(step, max_error_share).items():
+            append = partial(self.store.append_verdicts, key)
+            mark = partial(self.reward.mark, key=key)
+            for group, found in _completed(step, groups, known, mark, append):
+                marks[group.prompt.problem.id].verdicts[key] = found
+        for key in self.reward.scorer_keys:
+            scored = {at: row for at, row in self.store.scores(key).items() if at.step == step}
+            append = partial(self.store.append_scores, key)
+            score = partial(self.reward.score, key=key, tokenizer=self.tokenizer)
+            for group, found in _completed(step, groups, scored, score, append):
+                marks[group.prompt.problem.id].steps[key] = found
+        return [self._marked(group, marks[group.prompt.problem.id]) for group in groups]
+
+    def _known_verdicts(self, step: int, max_error_share: float) -> dict[str, dict[Key, Verdict]]:
+        """The stored verdicts of a step by verifier, without errors when those are too many."""
         stored = {
             key: {at: v for at, v in self.store.verdicts(key).items() if at.step == step}
             for key in self.reward.keys
@@ -154,30 +200,40 @@ class Collector:
         every = [verdict for known in stored.values() for verdict in known.values()]
         errors = sum(verdict.status is Status.ERROR for verdict in every)
         is_spoilt = errors > max_error_share * max(len(every), 1)
-        for key, found in stored.items():
-            kept = (Status.OK, Status.ABSTAIN) if is_spoilt else tuple(Status)
-            known = {at: verdict for at, verdict in found.items() if verdict.status in kept}
-            for group in groups:
-                id = group.prompt.problem.id
-                lacking = [r for r in group.rollouts if Key(step, id, r.index) not in known]
-                if lacking:
-                    fresh = self.reward.mark(lacking, key)
-                    new = [(Key(step, id, r.index), v) for r, v in zip(lacking, fresh, strict=True)]
-                    self.store.append_verdicts(key, new)
-                    known |= dict(new)
-                marks[id][key] = [known[Key(step, id, r.index)] for r in group.rollouts]
-        return [self._marked(group, marks[group.prompt.problem.id]) for group in groups]
+        kept = (Status.OK, Status.ABSTAIN) if is_spoilt else tuple(Status)
+        return {
+            key: {at: verdict for at, verdict in known.items() if verdict.status in kept}
+            for key, known in stored.items()
+        }
+
+
+def _completed(
+    step: int,
+    groups: Sequence[Group],
+    known: dict[Key, T],
+    make: Callable[[Sequence[Rollout]], Sequence[T]],
+    append: Callable[[list[tuple[Key, T]]], None],
+) -> Iterator[tuple[Group, list[T]]]:
+    """Every group with what is known of its rollouts; what is not is made, and stored first."""
+    for group in groups:
+        id = group.prompt.problem.id
+        lacking = [r for r in group.rollouts if Key(step, id, r.index) not in known]
+        if lacking:
+            made = zip(lacking, make(lacking), strict=True)
+            new = [(Key(step, id, rollout.index), row) for rollout, row in made]
+            append(new)
+            known |= dict(new)
+        yield group, [known[Key(step, id, r.index)] for r in group.rollouts]
 
 
 def _rows(
-    step: int, groups: Sequence[Group], marks: Mapping[str, Verdicts], key: str
-) -> list[tuple[Key, Verdict]]:
+    step: int, groups: Sequence[Group], said: Mapping[str, Sequence[T]]
+) -> list[tuple[Key, T]]:
+    """What was said of each rollout, by problem id, under the keys of the store."""
     return [
-        (Key(step, group.prompt.problem.id, rollout.index), verdict)
+        (Key(step, group.prompt.problem.id, rollout.index), row)
         for group in groups
-        for rollout, verdict in zip(
-            group.rollouts, marks[group.prompt.problem.id][key], strict=True
-        )
+        for rollout, row in zip(group.rollouts, said[group.prompt.problem.id], strict=True)
     ]
 
 

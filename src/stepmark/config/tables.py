@@ -22,9 +22,11 @@ from stepmark.registry import Reference
 __all__ = [
     "DataTable",
     "ModelTable",
+    "RefreshTable",
     "RewardTable",
     "RolloutTable",
     "RunConfig",
+    "ScorerShare",
     "Table",
     "VerifierShare",
     "run_config",
@@ -159,17 +161,17 @@ class RolloutTable(Table):
     """Seed of the whole run: data order, sampling and minibatches are derived from it."""
 
 
-class VerifierShare(Table):
-    """A verifier of the reward, with its weight."""
+class Share(Table):
+    """A verifier or scorer by name, with its weight."""
 
     name: str
     """Registered name, ``module:attr`` or ``file.py:attr``."""
 
     weight: float = Field(default=1.0, allow_inf_nan=False)
-    """Factor of its score in the reward, unitless; 0 records the verdicts and rewards nothing."""
+    """Its weight, unitless."""
 
     settings: Mapping[str, Any] = Field(default_factory=dict)
-    """The verifier's settings; in a file they may also stand beside the name:
+    """Its settings; in a file they may also stand beside the name:
     ``{name = "math", units = "require"}``."""
 
     @model_validator(mode="before")
@@ -186,21 +188,73 @@ class VerifierShare(Table):
 
     @property
     def reference(self) -> Reference:
-        """The name with its settings, as `stepmark.verifiers.load_verifier` takes it."""
+        """The name with its settings, as `load_verifier` and `load_scorer` take it."""
         return Reference(self.name, dict(self.settings))
+
+
+class VerifierShare(Share):
+    """A verifier of the reward, with its weight."""
+
+    weight: float = Field(default=1.0, allow_inf_nan=False)
+    """Factor of its score in the reward, unitless; 0 records the verdicts and rewards nothing."""
+
+
+class ScorerShare(Share):
+    """A step scorer, with its weight."""
+
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Its share of the step scores, which are the mean over the scorers by weight; 0 records the
+    scores and rewards nothing."""
 
 
 def _shares(value: Any) -> Any:
     return [value] if isinstance(value, str | Mapping) else value
 
 
+class RefreshTable(Table):
+    """How scorers that are reward models learn after each outer iteration (DeepSeekMath 4.1.4).
+
+    Without such a scorer, or with ``algorithm.outer = 1``, nothing here has an effect.
+    """
+
+    labels: str | None = "outcome"
+    """What a step is known to be: ``outcome`` labels the last step with the score of the first
+    verifier and leaves the others unknown; the name of a step scorer (``arith-steps``) labels
+    every step with its score; ``none`` keeps the reward models as they are."""
+
+    history_share: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the *mixture* that comes from earlier outer iterations: 0.1 adds 100 earlier
+    completions to 900 fresh ones (DeepSeekMath 4.1.4: 10 %)."""
+
+    max_rows: int = Field(default=10_000, ge=1)
+    """Most completions that a refresh learns from, fresh and earlier together."""
+
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Most sampled tokens in those completions; as many as there are when absent."""
+
+
 class RewardTable(Table):
-    """What the optimiser sees: the weighted sum of the scores."""
+    """What the optimiser sees: verdicts on completions, scores of their steps."""
 
     verifiers: Annotated[tuple[VerifierShare, ...], BeforeValidator(_shares)] = Field(
         default=(VerifierShare(name="math"),), min_length=1
     )
-    """Verifiers with weights: a reference such as ``"math?units=require"``, or a table."""
+    """Verifiers with weights: a reference such as ``"math?units=require"``, or a table. The reward
+    is the weighted sum of their scores; the first one marks the held-out evaluation."""
+
+    scorers: Annotated[tuple[ScorerShare, ...], BeforeValidator(_shares)] = ()
+    """Step scorers with weights, for process rewards: ``"arith-steps"``, or a table."""
+
+    outcome: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Weight of what the verifiers say, beside ``process``; 0 for process rewards alone
+    (DeepSeekMath 4.1.3)."""
+
+    process: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Weight of what the scorers say of the steps; 0 records the scores and rewards nothing.
+    Without scorers it means nothing."""
+
+    refresh: RefreshTable = Field(default_factory=RefreshTable)
+    """How reward models among the scorers learn during the run."""
 
 
 class RunConfig(Table):
