@@ -43,6 +43,12 @@ class Models:
     """What the critic expects before each token, in reward units; None without a critic."""
     step: int = 1
     """The step that is prepared, from 1."""
+    outcome: float = 1.0
+    """Weight of what the verifiers say, beside ``process``."""
+    process: float = 0.0
+    """Weight of what the scorers say of the steps; 0 where steps are not rewarded."""
+    verifiers: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The verifiers' weights in the reward, by their keys."""
 
 
 @dataclass(frozen=True, slots=True)

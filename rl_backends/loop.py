@@ -228,8 +228,7 @@ class Loop:
             self._refresh_reference()
         groups = self._collect(step)
         collected = time.monotonic()
-        models = Models(self._reference_logps(), self._values(), step)
-        prepared = self.backend.prepare(groups, models)
+        prepared = self.backend.prepare(groups, self._models(step))
         if not self.is_checked:
             check_engine(self.policy.model, groups, self.temperature, config.tokens_per_microbatch)
             self.is_checked = True
@@ -280,6 +279,18 @@ class Loop:
             self.reference,
             temperature=self.temperature,
             token_budget=self.config.tokens_per_microbatch,
+        )
+
+    def _models(self, step: int) -> Models:
+        """What the backend may ask while it prepares a step."""
+        reward = self.collector.reward
+        return Models(
+            self._reference_logps(),
+            self._values(),
+            step,
+            outcome=reward.outcome,
+            process=reward.process if reward.rewards_steps else 0.0,
+            verifiers={verifier.key: weight for verifier, weight in reward.terms},
         )
 
     def _values(self) -> Callable[[Sequence[TrainingSample]], list[Any]] | None:
