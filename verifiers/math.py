@@ -10,38 +10,24 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any
 
-from stepmark.types import Item, Problem, Reason, Verdict
+from stepmark.types import Item, Problem, Reason, Status, Verdict
 
-from .canonical import canonical
 from .compare import Comparison, Units, compare
-from .evaluate import differ
 from .extract import Extraction, extract, extract_gold, short_whole
 from .folding import fold, text_key
+from .gold import Gold
 from .letters import is_letter, stated_letter
 from .limits import TooLarge, Unreadable
-from .matrices import has_matrix, worked_out
 from .reading import parse
 from .rendering import spelled
 from .settings import MathSettings, settings_key, settings_of
 from .spellings import same_spelling
-from .tree import Binary, Call, Measure, Node, Number, Percent, Symbol, Text
+from .tree import Node, Number, Text
 from .workers import Outcome, run_all
 
 __all__ = ["Explanation", "MathVerifier", "explain"]
-
-
-@dataclass(frozen=True, slots=True)
-class Gold:
-    """A gold, read once for all completions of its problem."""
-
-    text: str
-    key: str
-    node: Node | None
-    problem: str = ""
-    """Why it could not be read; empty when it could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +135,7 @@ class MathVerifier:
         if known is None:
             if len(self._golds) >= 20_000:
                 self._golds.clear()
-            known = self._golds[gold] = read_gold(gold)
+            known = self._golds[gold] = Gold(gold)
         return known
 
     def find(self, completion: str, gold: Gold) -> Extraction:
@@ -197,6 +183,10 @@ class MathVerifier:
 
     def _judge(self, found: Extraction, gold: Gold) -> Verdict | Open:
         text = found.text or ""
+        if gold.whole is not None and len(text) < 19 and text.isascii() and text.isdecimal():
+            if int(text) == gold.whole:
+                return _equal(found, gold, "rational")
+            return _wrong(Reason.DIFFERENT, found, gold, "rational")
         if text == gold.text or (len(text) <= 4000 and text_key(text) == gold.key):
             return _equal(found, gold, "same text")
         if gold.node is None:
@@ -226,33 +216,6 @@ class MathVerifier:
         return _wrong(Reason.DIFFERENT, found, gold, result.rule)
 
 
-def read_gold(text: str) -> Gold:
-    """A gold as a text, a key for equal texts, and a tree where it has one."""
-    found = extract_gold(text)
-    gold = (found.text or "").strip()
-    try:
-        if not gold:
-            return Gold("", "", None, "empty")
-        node = parse(gold)
-        _check_gold(node)
-        return Gold(gold, text_key(gold), node)
-    except (Unreadable, TooLarge, RecursionError) as error:
-        return Gold(gold, text_key(gold[:4000]), None, str(error))
-
-
-def _check_gold(node: Node) -> None:
-    """Refuse a gold that nothing could be compared with: a division by zero, a power tower."""
-    if not isinstance(node, Number | Symbol | Binary | Call | Percent | Measure):
-        return
-    if has_matrix(node):
-        worked_out(node)
-        return
-    try:
-        canonical(node)
-    except TooLarge:
-        differ(node, Number(Fraction(0)))  # values at points may still tell answers from it
-
-
 def prove_task(left: Node, right: Node) -> str:
     """`symbolic.prove` for a worker; what is too large comes back as a value."""
     from .symbolic import prove
@@ -264,15 +227,13 @@ def prove_task(left: Node, right: Node) -> str:
 
 
 def _equal(found: Extraction, gold: Gold, rule: str) -> Verdict:
-    return Verdict.marked(
-        1, Reason.EQUAL, extracted=found.text, gold=gold.text, method=found.method, rule=rule
-    )
+    detail = {"method": found.method, "rule": rule}
+    return Verdict(1.0, Status.OK, Reason.EQUAL, found.text, gold.text, detail)
 
 
 def _wrong(reason: Reason, found: Extraction, gold: Gold, rule: str) -> Verdict:
-    return Verdict.marked(
-        0, reason, extracted=_short(found.text), gold=gold.text, method=found.method, rule=rule
-    )
+    detail = {"method": found.method, "rule": rule}
+    return Verdict(0.0, Status.OK, reason, _short(found.text), gold.text, detail)
 
 
 def _short(text: str | None) -> str | None:
