@@ -22,7 +22,7 @@ GOLD = ("gold", "ground_truth", "gts", "target", "solution", "answer")
 LABEL = ("is_correct", "correct", "label")
 GROUP = ("model",)
 ID = ("id", "question_id", "problem_id", "doc_id", "unique_id")
-PROBLEM = ("problem", "question", "prompt", "prompts", "input")
+PROBLEM = ("problem", "question", "prompt", "prompts", "input", "messages")
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,11 +139,14 @@ def _chat(row: dict[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     response = row.get("response") or {}
+    if isinstance(response, str):
+        return {"completion": response} | _asked(row, row.get("request"))
     body = response.get("body") if isinstance(response, dict) and "body" in response else response
     if row.get("error") or (isinstance(response, dict) and response.get("status_code", 200) >= 400):
         raise ValueError(f"the request failed: {short(row.get('error') or body)}")
     request = row.get("request") or row.get("body") or {}
-    messages = row.get("messages") or (request.get("messages") if request else None)
+    asked = request.get("messages") if isinstance(request, dict) else None
+    messages = row.get("messages") or asked
     choices = row.get("choices") or (body.get("choices") if isinstance(body, dict) else None)
     if choices:
         found["completion"] = [reply_text(choice.get("message") or {}) for choice in choices]
@@ -152,9 +155,13 @@ def _chat(row: dict[str, Any]) -> dict[str, Any]:
         found["completion"] = last_reply(messages)
     else:
         raise ValueError("no reply of an assistant (choices, or messages that end in one)")
-    if messages is not None and "problem" not in row and (text := problem_text(messages)):
-        found["problem"] = text
-    return found
+    return found | _asked(row, messages)
+
+
+def _asked(row: dict[str, Any], cell: Any) -> dict[str, Any]:
+    """The problem in a request, where the row has no column for it."""
+    text = problem_text(cell)
+    return {"problem": text} if text and "problem" not in row else {}
 
 
 def _is_openai(names: frozenset[str]) -> bool:

@@ -198,6 +198,18 @@ def test_chats_end_in_a_reply_and_failed_requests_are_set_aside(tmp_path: Path) 
     assert [reject.line for reject in found.rejects] == [3]
 
 
+def test_logged_requests_are_chats_or_texts(tmp_path: Path) -> None:
+    reply = {"choices": [{"message": {"role": "assistant", "content": "2"}}]}
+    ask = {"model": "m", "messages": [{"role": "user", "content": "1+1?"}]}
+    for request, response in [(ask, reply), ("1+1?", "2")]:
+        row = {"request": request, "response": response, "gold": "2"}
+        found = read_recorded(jsonl(tmp_path / "f.jsonl", [row]))
+        assert [(r.sample.problem, r.sample.completion) for r in found.rows] == [("1+1?", "2")]
+    row = {"messages": ask["messages"], "response": "2", "gold": "2"}
+    found = read_recorded(jsonl(tmp_path / "f.jsonl", [row]))
+    assert [(r.sample.problem, r.sample.completion) for r in found.rows] == [("1+1?", "2")]
+
+
 def test_batch_files_give_every_choice_its_place(tmp_path: Path) -> None:
     def choice(text: str, finish: str) -> dict[str, Any]:
         return {"message": {"role": "assistant", "content": text}, "finish_reason": finish}
