@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from stepmark.types import Status
 from stepmark.verifiers import verify
 
-Tree = tuple[Any, ...]
+Tree = Any
 LEAVES = st.one_of(
     st.tuples(st.just("number"), st.integers(1, 40)),
     st.tuples(st.just("symbol"), st.sampled_from("xy")),
     st.just(("pi",)),
 )
-TREES = st.recursive(
+TREES: st.SearchStrategy[Any] = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
         st.tuples(st.sampled_from("+-*/"), inner, inner),
@@ -108,7 +108,7 @@ def replaced(tree: Tree, path: tuple[int, ...], new: Tree) -> Tree:
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Tree, Tree]:
     """A tree, and the tree with one part replaced: by another part or by the same, rewritten."""
-    tree = draw(TREES)
+    tree: Tree = draw(TREES)
     path = draw(st.sampled_from(list(places(tree))))
     part = tree
     for step in path:
