@@ -57,7 +57,7 @@ def latex(tree: Tree) -> str:
     raise AssertionError(tree)
 
 
-def value(tree: Tree, at: dict[str, mpmath.mpf]) -> mpmath.mpf:
+def value(tree: Tree, at: dict[str, Any]) -> Any:
     match tree:
         case ("number", number):
             return mpmath.mpf(number)
