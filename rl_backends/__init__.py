@@ -1,6 +1,6 @@
 """Policy optimisation on one loop: backends are pure modules, `train` is the only trainer.
 
-GRPO and SFT ship; a third party adds one by an entry point of the group ``stepmark.backends``.
+GRPO, PPO and SFT ship; a third party adds one by an entry point of the group ``stepmark.backends``.
 The names are loaded when they are asked for: settings can be read and checked without torch.
 """
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .grpo import Grpo, GrpoConfig
     from .kl import kl_tokens
     from .loop import TrainResult, train
+    from .ppo import Ppo, PpoConfig
     from .sft import Sft, SftConfig
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "Losses",
     "Models",
     "Policy",
+    "Ppo",
+    "PpoConfig",
     "Prepared",
     "Reward",
     "Saved",
@@ -64,6 +67,7 @@ _HOMES = {
     "kl_tokens": f"{__name__}.kl",
     "prompt_source": f"{__name__}.data",
     **dict.fromkeys(("Grpo", "GrpoConfig"), f"{__name__}.grpo"),
+    **dict.fromkeys(("Ppo", "PpoConfig"), f"{__name__}.ppo"),
     **dict.fromkeys(("Sft", "SftConfig"), f"{__name__}.sft"),
     **dict.fromkeys(("TrainResult", "train"), f"{__name__}.loop"),
     **dict.fromkeys(("Backend", "Losses", "Models", "Prepared", "backends"), f"{__name__}.backend"),

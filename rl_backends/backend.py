@@ -57,6 +57,8 @@ class Prepared:
 
     samples: list[TrainingSample]
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    trains_policy: bool = True
+    """False leaves the policy and its optimizer as they are: only the critic learns."""
 
 
 @dataclass(frozen=True, slots=True)

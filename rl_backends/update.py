@@ -46,8 +46,13 @@ class Updater:
     critic: Critic | None = None
     critic_optimizer: torch.optim.Optimizer | None = None
 
-    def update(self, step: int, samples: Sequence[TrainingSample]) -> dict[str, float]:
+    def update(
+        self, step: int, samples: Sequence[TrainingSample], trains_policy: bool = True
+    ) -> dict[str, float]:
         """Metrics of mu epochs over the samples; the weights are changed in place.
+
+        Without ``trains_policy`` the policy's gradient is dropped before its optimizer sees it: a
+        gradient of zeros would still decay the weights and count as a step of Adam.
 
         Raises:
             RunError: a loss or a gradient is not finite; the weights are those before that update.
@@ -57,6 +62,8 @@ class Updater:
             seed = derive_seed(self.seed, "minibatches", step, epoch)
             for minibatch in split(samples, config.minibatches, seed):
                 self._backward(step, minibatch, totals)
+                if not trains_policy:
+                    self.optimizer.zero_grad(set_to_none=True)
                 totals.add(self._step(step))
                 totals.updates += 1
         return totals.means()

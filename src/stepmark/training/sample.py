@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-__all__ = ["TrainingSample"]
+__all__ = ["TrainingSample", "end_to_end"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,3 +58,24 @@ class TrainingSample:
     def length(self) -> int:
         """Tokens of prompt and completion together."""
         return len(self.prompt_ids) + len(self.ids)
+
+
+def end_to_end(samples: Sequence[TrainingSample], name: str, like: Tensor) -> Tensor:
+    """One tensor of the samples as a forward pass lays out its tokens, as N numbers.
+
+    Args:
+        samples: of a micro-batch, in order.
+        name: which tensor: ``old_logps``, ``advantages`` and so on.
+        like: its dtype and device are taken.
+
+    Raises:
+        ValueError: a sample lacks that tensor.
+    """
+    rows: list[Tensor | None] = [getattr(sample, name) for sample in samples]
+    present = [row for row in rows if row is not None]
+    if len(present) != len(rows):
+        raise ValueError(
+            f"{len(rows) - len(present)} of {len(rows)} training samples have no {name}, which "
+            "their loss needs; the backend's prepare() must set it."
+        )
+    return torch.cat(present).to(like)
