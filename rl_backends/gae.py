@@ -261,8 +261,8 @@ def whiten(
     mean, factor = 0.0, 0.0
     if every.numel() > 1 and bool(every.max() > every.min()):
         mean = float(every.mean())
-        variance = float(every.var(correction=1 if scale == "sample" else 0))
-        factor = 1 / math.sqrt(variance + epsilon)
+        spread = float(every.var(correction=1 if scale == "sample" else 0)) + epsilon
+        factor = 1 / math.sqrt(spread) if spread > 0 else 0.0
     whitened = [torch.zeros_like(row, requires_grad=False) for row in rows]
     for row, mask, numbers in zip(whitened, kept, flat, strict=True):
         row[mask] = ((numbers - mean) * factor).to(row)
