@@ -161,7 +161,9 @@ def _text(left: Node, right: Node, units: Units) -> Comparison | None:
     if not (isinstance(left, Text) or isinstance(right, Text)):
         return None
     a, b = (_words(node) for node in (left, right))
-    return yes("text") if a == b and a is not None else no("text")
+    both_dates = all(words is not None and words.startswith("date ") for words in (a, b))
+    rule = "date" if both_dates else "text"
+    return yes(rule) if a == b and a is not None else no(rule)
 
 
 def _classes(left: Node, right: Node, units: Units) -> Comparison | None:

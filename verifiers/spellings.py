@@ -6,7 +6,7 @@ import re
 
 from .folding import fold
 
-__all__ = ["plain_words", "same_spelling"]
+__all__ = ["date_of", "plain_words", "same_spelling"]
 
 _MONTHS = {
     name[:3]: name
@@ -54,10 +54,6 @@ def same_spelling(left: str, right: str) -> str | None:
         comma, point = _COMMA.fullmatch(one.strip(" $")), _POINT.fullmatch(other.strip(" $"))
         if comma and point and comma.groups() == point.groups():
             return "decimal comma"
-    named = _MONTH.search(left) is not None and _MONTH.search(right) is not None
-    dates = [_date(text) if named else None for text in (left, right)]
-    if dates[0] is not None and dates[0] == dates[1]:
-        return "date"
     if ":" not in left or ":" not in right:
         return None
     a, b = _clock(left), _clock(right)
@@ -93,8 +89,14 @@ def plain_words(words: str) -> str:
     return "does not exist" if _ABSENT.fullmatch(plain) else plain
 
 
-def _date(text: str) -> tuple[str, ...] | None:
-    """Month, day and, where there is one, year."""
+def date_of(text: str) -> tuple[str, ...] | None:
+    """Month, day and, where there is one, year; None for a text that is no date.
+
+    >>> date_of("May 5, 2024") == date_of("5th of May 2024")
+    True
+    """
+    if _MONTH.search(text) is None:
+        return None
     words = re.sub(r"[,.]|(?<=\d)(?:st|nd|rd|th)\b|\bof\b|\bthe\b", " ", fold(text)).split()
     months = [word for word in words if word[:3] in _MONTHS and _MONTHS[word[:3]].startswith(word)]
     numbers = [word for word in words if word.isdecimal()]
