@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import pickle
 import sys
 import threading
@@ -322,3 +323,13 @@ def _kept(
             for entry, item in zip(entries, items, strict=True)
             for verdict in _kept(mark, [entry], [item])
         ]
+
+
+def _forget() -> None:
+    """In a fork of this process: a thread that is not here may hold the lock."""
+    global _in_this_process  # noqa: PLW0603  (a lock of the process, as its threads are)
+    _in_this_process = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from .processes import Starter, Worker
+from .processes import Starter, Worker, starter
 from .serving import FLUSH_S
 from .workers import Call, Outcome
 
@@ -47,13 +47,15 @@ class Pool:
     Args:
         kind: ``compare`` or ``function``.
         size: how many workers there may be.
-        starter: called for where workers come from.
+        origin: what makes, for a kind, that which starts workers.
     """
 
-    def __init__(self, kind: str, size: int, starter: Callable[[], Starter]) -> None:
+    def __init__(self, kind: str, size: int, origin: Callable[[str], Starter] = starter) -> None:
         self.kind = kind
         self.size = size
-        self.starter = starter
+        self.origin = origin
+        self.source: Starter | None = None
+        self.starting = threading.Lock()
         self.ready = threading.Condition()
         self.waiting: list[tuple[int, int, Piece, Future[list[Outcome]]]] = []
         self.numbers = itertools.count()
@@ -107,10 +109,21 @@ class Pool:
         if time.monotonic() - when < START_AGAIN_S:
             raise OSError(said)
         try:
-            return self.starter().start(self.kind)
+            with contextlib.suppress(OSError):
+                return self._source().start()
+            return self._source().start()  # a new one, where the old one was killed
         except OSError as error:
             self.trouble = (str(error), time.monotonic())
             raise
+
+    def _source(self) -> Starter:
+        with self.starting:
+            if self.source is not None and not self.source.is_alive():
+                self.source.close()
+                self.source = None
+            if self.source is None:
+                self.source = self.origin(self.kind)
+            return self.source
 
     def close(self) -> None:
         """End all workers; what waits is lost."""
@@ -126,6 +139,8 @@ class Pool:
             driver.stop()
         for driver in drivers:
             driver.thread.join()
+        if self.source is not None:
+            self.source.close()
 
 
 class Driver:

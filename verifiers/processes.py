@@ -21,7 +21,7 @@ import weakref
 from multiprocessing.spawn import get_executable
 from typing import Any, Protocol
 
-from .serving import Pipes, read_frame
+from .serving import READY, Pipes, read_frame
 
 __all__ = ["Nursery", "NurseryUnfit", "Spawner", "Starter", "Worker", "starter"]
 
@@ -65,13 +65,13 @@ class Worker(Protocol):
 
 
 class Starter(Protocol):
-    """Where workers come from."""
+    """Where workers of one kind come from."""
 
     def is_alive(self) -> bool:
         """Whether it can start workers."""
         ...
 
-    def start(self, kind: str) -> Worker:
+    def start(self) -> Worker:
         """A worker that is ready; OSError when there can be none."""
         ...
 
@@ -90,6 +90,15 @@ def _python(entry: str, *arguments: object) -> list[str]:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     path = json.dumps([str(place) for place in sys.path])
     return [get_executable(), *flags, "-P", "-c", code, path, json.dumps(arguments)]
+
+
+def _standard_error() -> int:
+    """For what a worker prints: standard output may carry our JSON."""
+    try:
+        os.fstat(2)
+    except OSError:  # a service without standard error
+        return subprocess.DEVNULL
+    return 2
 
 
 def _signal_group(pid: int) -> None:
@@ -143,20 +152,25 @@ class ForkedWorker:
 
 
 class Nursery:
-    """A process without threads that has sympy loaded; workers are forked in it, in milliseconds.
+    """A process without threads that workers are forked in, in milliseconds.
+
+    Args:
+        kind: ``compare``: it has sympy loaded; or ``function``.
 
     Raises:
         OSError: it does not start, or is unfit.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        self.is_gone = False
         self.lock = threading.Lock()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                _python("nursery", theirs.fileno(), os.getpid()),
+                _python("nursery", kind, theirs.fileno(), os.getpid()),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                stdout=_standard_error(),
             )
         _nurseries.add(self)
         self.control.settimeout(START_S)
@@ -168,15 +182,16 @@ class Nursery:
                 raise NurseryUnfit("the environment starts threads in every Python process")
             raise OSError("a fresh Python process that imports stepmark did not get ready")
 
-    def start(self, kind: str) -> ForkedWorker:
+    def start(self) -> ForkedWorker:
         """See `Starter`."""
         from multiprocessing.connection import Connection
 
         ours, theirs = socket.socketpair()
         with theirs:
-            said = self.ask(f"fork {kind}", theirs.fileno())
+            said = self.ask("fork", theirs.fileno())
         if not said.isdigit():
             ours.close()
+            self.is_gone = not said
             raise OSError(said or "the process that workers come from is gone")
         return ForkedWorker(Connection(ours.detach()), int(said), self)
 
@@ -195,7 +210,7 @@ class Nursery:
 
     def is_alive(self) -> bool:
         """Whether it can fork."""
-        return self.process.poll() is None
+        return not self.is_gone and self.process.poll() is None
 
     def close(self) -> None:
         """See `Starter`."""
@@ -220,6 +235,10 @@ class PipedWorker:
 
     def _read(self) -> None:
         with contextlib.suppress(EOFError, OSError, ValueError):
+            for line in self.process.stdout:  # type: ignore[union-attr]
+                if line == READY:  # before it, the environment may print what it likes
+                    break
+            self.frames.put(READY)
             while True:
                 self.frames.put(read_frame(self.process.stdout))  # type: ignore[arg-type]
         self.frames.put(None)
@@ -268,20 +287,23 @@ class PipedWorker:
 
 
 class Spawner:
-    """Starts a fresh interpreter for each worker, and keeps one more of its kind warm."""
+    """Starts a fresh interpreter for each worker, and keeps one more warm.
 
-    def __init__(self) -> None:
+    Args:
+        kind: ``compare`` or ``function``.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
         self.lock = threading.Lock()
-        self.spare: dict[str, PipedWorker] = {}
+        self.spare: PipedWorker | None = None
         self.started: list[PipedWorker] = []
 
-    def start(self, kind: str) -> PipedWorker:
+    def start(self) -> PipedWorker:
         """See `Starter`."""
         with self.lock:
-            worker = self.spare.pop(kind, None)
-            if worker is None:
-                worker = self._new(kind)
-            self.spare[kind] = self._new(kind)
+            worker = self.spare or self._new()
+            self.spare = self._new()
         try:
             worker.warm()
         except (TimeoutError, EOFError) as error:
@@ -296,20 +318,20 @@ class Spawner:
         """See `Starter`."""
         return True
 
-    def _new(self, kind: str) -> PipedWorker:
+    def _new(self) -> PipedWorker:
         for old in [old for old in self.started if old.process.poll() is not None]:
             old.process.stdout.close()  # type: ignore[union-attr]
             self.started.remove(old)
-        self.started.append(PipedWorker(kind))
+        self.started.append(PipedWorker(self.kind))
         return self.started[-1]
 
     def close(self) -> None:
         """See `Starter`."""
         with self.lock:
-            for worker in self.spare.values():
-                worker.kill()
-                worker.close()
-            self.spare.clear()
+            if self.spare is not None:
+                self.spare.kill()
+                self.spare.close()
+                self.spare = None
             for worker in self.started:
                 try:
                     worker.process.wait(1)
@@ -321,14 +343,12 @@ class Spawner:
             self.started.clear()
 
 
-def starter() -> Starter:
-    """Where this machine's workers come from."""
+def starter(kind: str) -> Starter:
+    """Where this machine's workers of a kind come from."""
     if sys.platform == "linux":
-        try:
-            return Nursery()
-        except NurseryUnfit:
-            return Spawner()
-    return Spawner()
+        with contextlib.suppress(NurseryUnfit):
+            return Nursery(kind)
+    return Spawner(kind)
 
 
 def _forget() -> None:

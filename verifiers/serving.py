@@ -2,7 +2,7 @@
 
 A worker reads requests (a task and the arguments of some calls) and sends the outcomes back while
 it goes on, never holding one for longer than `FLUSH_S`: its caller knows by them when a call began.
-The nursery is a process without threads that has loaded sympy once; a worker forked in it is ready
+A nursery is a process without threads that has loaded sympy once; a worker forked in it is ready
 in milliseconds. It reaps its workers, and kills them when the process that it serves is gone.
 """
 
@@ -24,12 +24,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-__all__ = ["FLUSH_S", "MEMORY_BYTES", "is_worker", "nursery", "piped_worker", "read_frame"]
+__all__ = ["FLUSH_S", "MEMORY_BYTES", "READY", "is_worker", "nursery", "piped_worker", "read_frame"]
 
 FLUSH_S = 0.005
 """An outcome waits for at most this long, in seconds, before the next call begins."""
 MEMORY_BYTES = 4 * 2**30
 """Address space of a worker that compares answers; custom functions may load what they like."""
+READY = b"stepmark worker ready\n"
+"""The line after which a worker that was not forked speaks in frames."""
 GRACE_S = 0.5
 """Time for idle workers to end by themselves, in seconds, when they are no longer needed."""
 
@@ -164,39 +166,36 @@ def _warm() -> None:
     prove_task(Binary("+", *squares), Number(1))  # type: ignore[arg-type]
 
 
-def _prints_to_stderr() -> None:
-    """What a custom function prints: standard output may carry our JSON, or our frames."""
-    try:
-        os.dup2(2, 1)
-    except OSError:  # a service without standard error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
 def piped_worker(kind: str) -> None:
     """A worker that was started, not forked: it warms up, says so, and serves its pipes."""
     channel = Pipes(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    _prints_to_stderr()
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    try:  # what a custom function prints must not come between frames
+        os.dup2(2, 1)
+    except OSError:  # a service without standard error
+        os.dup2(0, 1)
     _enter(kind)
     if kind == "compare":
         _warm()
-    channel.send_bytes(b"ready")
+    channel.writer.write(b"\n" + READY)
+    channel.writer.flush()
     serve(channel)
 
 
-def nursery(fileno: int, caller: int) -> None:
+def nursery(kind: str, fileno: int, caller: int) -> None:
     """Fork workers on request until the caller closes its end, or dies.
 
     Args:
-        fileno: of our end of a socket with message borders, on which requests come: ``fork KIND``
-            with the worker's end of its channel, answered by a process id; ``reap PID``, for a
-            worker that shall end; ``status PID``, for one that died, answered by its exit status.
+        kind: of all its workers: ``compare`` or ``function``.
+        fileno: of our end of a socket with message borders, on which requests come: ``fork``, with
+            the worker's end of its channel, answered by a process id; ``reap PID``, for a worker
+            that shall end; ``status PID``, for one that died, answered by its exit status.
         caller: process id of the process that is served.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _prints_to_stderr()
     control = socket.socket(fileno=fileno)
-    _warm()
+    if kind == "compare":
+        _warm()
     if _threads() != 1:
         control.send(b"threads")
         return
@@ -213,7 +212,7 @@ def nursery(fileno: int, caller: int) -> None:
             break
         verb, _, word = message.decode().partition(" ")
         if verb == "fork":
-            _fork(word, files[0], control, workers)
+            _fork(kind, files[0], control, workers)
         elif verb == "reap":
             workers[int(word)] = time.monotonic() + GRACE_S
         else:

@@ -28,7 +28,6 @@ from .serving import is_worker
 
 if TYPE_CHECKING:
     from .pool import Pool
-    from .processes import Starter
 
 __all__ = ["Outcome", "close_workers", "run_all", "run_each", "set_workers", "worker_count"]
 
@@ -44,7 +43,6 @@ RENEW_AFTER = {"compare": 2_000, "exact": 100_000, "function": 2_000}
 
 _lock = threading.RLock()
 _pools: dict[str, Pool] = {}
-_starters: list[Starter] = []
 _chosen: int | None = None
 
 
@@ -216,20 +214,8 @@ def _pool(kind: str) -> Pool:
 
     with _lock:
         if kind not in _pools:
-            _pools[kind] = Pool(kind, worker_count(), _starter)
+            _pools[kind] = Pool(kind, worker_count())
         return _pools[kind]
-
-
-def _starter() -> Starter:
-    """Where workers come from: one for all pools, made when the first worker is needed."""
-    from .processes import starter
-
-    with _lock:
-        if _starters and not _starters[0].is_alive():
-            _starters.pop().close()
-        if not _starters:
-            _starters.append(starter())
-        return _starters[0]
 
 
 def close_workers() -> None:
@@ -239,13 +225,6 @@ def close_workers() -> None:
         _pools.clear()
     for pool in pools:
         pool.close()
-    with _lock:
-        if _pools:  # somebody else goes on
-            return
-        starters = list(_starters)
-        _starters.clear()
-    for each in starters:
-        each.close()
 
 
 def _forget() -> None:
@@ -253,7 +232,6 @@ def _forget() -> None:
     global _lock  # noqa: PLW0603  (a thread that is not here may hold the old one)
     _lock = threading.RLock()
     _pools.clear()
-    _starters.clear()
 
 
 atexit.register(close_workers)

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -187,9 +187,8 @@ def test_closing_ends_a_call_that_is_running() -> None:
 
 @needs_proc
 @pytest.mark.parametrize("origin", [starter, pytest.param(Spawner, marks=pytest.mark.slow)])
-def test_workers_from_anywhere_keep_deadlines_and_end(origin: type[Starter]) -> None:
-    source = origin()
-    drivers = Pool("compare", 2, lambda: source)
+def test_workers_from_anywhere_keep_deadlines_and_end(origin: Callable[[str], Starter]) -> None:
+    drivers = Pool("compare", 2, origin)
     try:
         calls = [(0,), (60,), (0,)]
         start = drivers.put(Piece(time.sleep, [(0,)], 30, 99), is_urgent=True)
@@ -204,7 +203,6 @@ def test_workers_from_anywhere_keep_deadlines_and_end(origin: type[Starter]) -> 
         assert len(set(seen)) > 1, "workers are renewed"
     finally:
         drivers.close()
-        source.close()
     assert not [pid for pid in seen if Path(f"/proc/{pid}").exists()]
 
 
@@ -319,16 +317,17 @@ items = [Item(Problem(str(n), "", "3"), f"#### {{n}}") for n in range(9)]
 
 
 @pytest.mark.slow
-def test_an_environment_that_starts_threads_gets_workers_that_are_not_forked(
+def test_an_environment_that_starts_threads_and_prints_gets_workers_that_are_not_forked(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import threading, time\n"
+        "import sys, threading, time\n"
+        "if 'piped_worker' in str(sys.orig_argv): print('what it likes', end='')\n"
         "threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n"
     )
     code = f"""
         from stepmark.verifiers import verify, workers
-        print({OPEN}.correct, type(workers._starters[0]).__name__)
+        print({OPEN}.correct, type(workers._pools["compare"].source).__name__)
         """
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     assert run(code, tmp_path, PYTHONPATH=path) == ["True Spawner"]
