@@ -222,7 +222,7 @@ def prove_task(left: Node, right: Node) -> str:
 
     try:
         return prove(left, right)
-    except TooLarge:
+    except (TooLarge, MemoryError, RecursionError):
         return "too_large"
 
 
