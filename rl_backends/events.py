@@ -8,7 +8,9 @@ from pathlib import Path
 
 from stepmark.types import Marked
 
-__all__ = ["Evaluated", "Event", "Saved", "Started", "StepDone"]
+from .scoring import StepCounts
+
+__all__ = ["Evaluated", "Event", "Refreshed", "Saved", "Started", "StepDone", "StepsCounted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +51,22 @@ class Saved:
     path: Path
 
 
-Event = Started | StepDone | Evaluated | Saved
+@dataclass(frozen=True, slots=True)
+class StepsCounted:
+    """The first completions were divided into steps, and are fit for process rewards."""
+
+    step: int
+    counts: StepCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """The reward models learnt from the outer iteration that ends with this step."""
+
+    step: int
+    iteration: int
+    """From 0."""
+    metrics: Mapping[str, float]
+
+
+Event = Started | StepsCounted | StepDone | Refreshed | Evaluated | Saved

@@ -8,6 +8,10 @@
 | `completions/mean_length` (`min`, `max`, `mean_terminated`) | tokens | steady |
 | `completions/clipped_ratio` | share that ran out of tokens | below 0.2 |
 | `verdicts/abstain_share`, `verdicts/error_share` | share of verdicts | 0 |
+| `steps/mean_count` (`min_count`, `max_count`) | steps per completion | 2 or more, steady |
+| `steps/single_share`, `steps/abstain_share` | share of completions; of steps | below 0.5; 0 |
+| `steps/score_mean` | step score in [0, 1] | rises |
+| `reward_model/<name>/...` | what a reward model says of its refresh | |
 | `loss`, `loss/<term>` | its value is no sign of progress in RL | finite |
 | `kl` | nats per token | below 1 |
 | `entropy` | nats per token | falls slowly |
@@ -25,11 +29,13 @@ from collections.abc import Mapping, Sequence
 
 from stepmark.types import Marked, Status
 
+from .scoring import step_metrics
+
 __all__ = ["Totals", "describe"]
 
 
 def describe(groups: Sequence[tuple[Marked, ...]]) -> dict[str, float]:
-    """Rewards, verdicts and lengths of a step's groups."""
+    """Rewards, verdicts, lengths and step scores of a step's groups."""
     rows = [row for group in groups for row in group]
     lengths = [len(row.rollout.ids) for row in rows]
     ended = [len(row.rollout.ids) for row in rows if row.rollout.finish == "stop"]
@@ -57,7 +63,7 @@ def describe(groups: Sequence[tuple[Marked, ...]]) -> dict[str, float]:
     for status in (Status.ABSTAIN, Status.ERROR):
         share = sum(verdict.status is status for verdict in verdicts) / len(verdicts)
         found[f"verdicts/{status.value}_share"] = share
-    return found
+    return found | step_metrics(groups)
 
 
 def _deviation(rewards: Sequence[float | None]) -> float:

@@ -27,7 +27,15 @@ from stepmark.protocols import StepScorer
 from stepmark.store.samples import ScoredSteps
 from stepmark.types import Marked, Rollout, StepItem
 
-__all__ = ["StepCounts", "check_step_counts", "combined", "score_steps", "step_metrics", "steps_of"]
+__all__ = [
+    "StepCounts",
+    "ask",
+    "check_step_counts",
+    "combined",
+    "score_steps",
+    "step_metrics",
+    "steps_of",
+]
 
 LARGEST_SINGLE_SHARE = 0.5
 """Above this share of completions with one step, process rewards are outcome rewards: refused."""
@@ -96,20 +104,26 @@ def score_steps(
     steps = [steps_of(scorer, rollout, tokenizer) for rollout in rollouts]
     asked = [place for place, row in enumerate(steps) if any(row.texts)]
     items = [StepItem(rollouts[at].prompt.problem, steps[at].texts) for at in asked]
-    given = dict(zip(asked, _ask(scorer, items), strict=True))
+    given = dict(zip(asked, ask(scorer, items), strict=True))
     return [
         ScoredSteps(row.ends, given.get(at, (0.0,) * len(row.ends))) for at, row in enumerate(steps)
     ]
 
 
-def _ask(scorer: StepScorer, items: Sequence[StepItem]) -> list[tuple[float | None, ...]]:
+def ask(scorer: StepScorer, items: Sequence[StepItem]) -> list[tuple[float | None, ...]]:
+    """What a scorer says of each item, checked: one score in [0, 1], or None, per step.
+
+    Raises:
+        DataError: the counts do not match, or a score lies outside [0, 1].
+        VerifierError: the scorer raised; carries its traceback.
+    """
     if not items:
         return []
     try:
         found = [row.scores for row in scorer.score(items)]
     except Exception as error:
         raise VerifierError(
-            f"The scorer {scorer.key!r} raised on {len(items)} completions of the problem "
+            f"The scorer {scorer.key!r} raised on {len(items)} completions, the first one of "
             f"{items[0].problem.id!r}. Mend it, then resume. The error:\n{traceback.format_exc()}"
         ) from error
     if len(found) != len(items):

@@ -3,7 +3,7 @@
 A folder appears whole or not at all (it is written beside and renamed), and a list of hashes in it
 tells a torn or altered one. Layout: the files of ``save_pretrained`` for model and tokenizer, and
 ``state/`` with ``training.pt``, ``hashes.json`` and, where there are such, ``reference.pt`` (once
-it was refreshed) and ``critic.pt``.
+it was refreshed), ``critic.pt`` and ``reward_models.pt``.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class TrainingState:
     """Weights of the reference once it was refreshed; None while it is the first policy."""
     critic: Mapping[str, Any] | None = None
     """Weights and optimizer of the critic; None without one."""
+    reward_models: Mapping[str, Any] | None = None
+    """States of the reward models that learn during the run; None without any."""
 
 
 def step_folder(checkpoints: Path, step: int) -> Path:
@@ -99,6 +101,7 @@ def _write_state(folder: Path, state: TrainingState) -> None:
     inside.mkdir()
     row = {name: getattr(state, name) for name in TrainingState.__dataclass_fields__}
     reference, critic = row.pop("reference"), row.pop("critic")
+    reward_models = row.pop("reward_models")
     for name in ("random", "optimizer", "evaluation"):
         row[name] = dict(row[name])
     torch.save(row, inside / "training.pt")
@@ -106,6 +109,8 @@ def _write_state(folder: Path, state: TrainingState) -> None:
         torch.save(dict(reference), inside / "reference.pt")
     if critic is not None:
         torch.save(dict(critic), inside / "critic.pt")
+    if reward_models is not None:
+        torch.save(dict(reward_models), inside / "reward_models.pt")
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     hashes = {name: file_hash(folder / name) for name in names}
     (inside / "hashes.json").write_text(json.dumps(hashes, indent=1))
@@ -157,7 +162,13 @@ def load_state(folder: Path) -> TrainingState:
     weights = torch.load(reference, weights_only=True) if reference.is_file() else None
     critic = folder / STATE / "critic.pt"
     critic_state = torch.load(critic, weights_only=True) if critic.is_file() else None
-    return TrainingState(**row, reference=weights, critic=critic_state)
+    models = folder / STATE / "reward_models.pt"
+    return TrainingState(
+        **row,
+        reference=weights,
+        critic=critic_state,
+        reward_models=torch.load(models, weights_only=True) if models.is_file() else None,
+    )
 
 
 def load_weights(model: Any, folder: Path) -> None:
