@@ -7,7 +7,7 @@ proves nothing here; that is for `stepmark.verifiers.symbolic`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -49,22 +49,33 @@ def differ(left: Node, right: Node, *, digits: int = DIGITS, points: int = POINT
     Points are positive, drawn from a digest of the pair in either order: nobody can write an
     expression that vanishes at all of them, and the verdict is the same on every machine.
     """
-    import mpmath
-
     free = sorted(names(left) | names(right))
     seed = b"|".join(sorted((repr(left).encode(), repr(right).encode())))
     seen = 0
-    with mpmath.workdps(digits):
-        for point in range(points if free else 1):
-            at = {name: _draw(seed, name, point) for name in free}
-            a, b = _value(left, at), _value(right, at)
-            if a is None or b is None:
-                continue
+    for point in range(points if free else 1):
+        apart = _apart(left, right, seed, free, point, digits)
+        if apart:  # digits that cancelled could make it so: it must stand with three times as many
+            apart = _apart(left, right, seed, free, point, 3 * digits)
+        if apart is not None:
             seen += 1
-            size = max(abs(a), abs(b))
-            if size and abs(a - b) > size * mpmath.mpf(10) ** (-AGREE * digits // DIGITS):
-                return True
+        if apart:
+            return True
     return False if seen else None
+
+
+def _apart(
+    left: Node, right: Node, seed: bytes, free: Sequence[str], point: int, digits: int
+) -> bool | None:
+    """Whether the values at a point differ in the leading digits; None without values."""
+    import mpmath
+
+    with mpmath.workdps(digits):
+        at = {name: _draw(seed, name, point) for name in free}
+        a, b = _value(left, at), _value(right, at)
+        if a is None or b is None:
+            return None
+        size = max(abs(a), abs(b))
+        return bool(size) and abs(a - b) > size * mpmath.mpf(10) ** (-AGREE * digits // DIGITS)
 
 
 @lru_cache(maxsize=4096)
