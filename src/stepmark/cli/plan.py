@@ -13,7 +13,8 @@ from stepmark.config import Composed, RunConfig, run_config, validate
 from stepmark.errors import ConfigError, DataError, did_you_mean, require
 
 if TYPE_CHECKING:
-    from stepmark.protocols import OutcomeVerifier
+    from stepmark.protocols import OutcomeVerifier, StepScorer
+    from stepmark.rl_backends import Reward
     from stepmark.rl_backends.backend import Backend
     from stepmark.tasks import LoadedTask
 
@@ -34,6 +35,15 @@ class Plan:
     """Strings that end a sampled completion: those of the tasks' prompt template."""
     notes: tuple[str, ...] = ()
     """What deserves a look before the run is believed, one line each."""
+    scorers: tuple[tuple[StepScorer, float], ...] = ()
+
+    @property
+    def reward(self) -> Reward:
+        """What the run rewards."""
+        from stepmark.rl_backends import Reward
+
+        table = self.config.reward
+        return Reward(self.verifiers, self.scorers, table.outcome, table.process, table.refresh)
 
     @property
     def announcements(self) -> list[str]:
@@ -62,8 +72,9 @@ def make_plan(composed: Composed) -> Plan:
     _check_best_metric(config, eval_tasks)
     marked = (*tasks, *eval_tasks) if samples else eval_tasks
     verifiers = _verifiers(config, marked)
+    scorers = _scorers(config, tasks) if samples else ()
     stop = _stop_strings(tasks) if samples else ()
-    return Plan(config, backend, tasks, weights, eval_tasks, verifiers, stop, tuple(notes))
+    return Plan(config, backend, tasks, weights, eval_tasks, verifiers, stop, tuple(notes), scorers)
 
 
 def read_settings(composed: Composed) -> tuple[RunConfig, Backend]:
@@ -207,12 +218,40 @@ def _verifiers(
     for verifier, _ in loaded:
         for task in tasks:
             check_columns(verifier, _columns(task.problems))
-    if all(weight == 0 for _, weight in loaded):
+    reward = config.reward
+    rewards_steps = reward.process > 0 and any(share.weight > 0 for share in reward.scorers)
+    if all(weight == 0 for _, weight in loaded) and not rewards_steps:
         raise ConfigError(
             "Every weight in reward.verifiers is 0, so that nothing is rewarded. Give at least one "
             "verifier a weight other than 0 (1.0 is usual)."
         )
+    if reward.outcome == 0 and not rewards_steps:
+        names = ", ".join(share.name for share in reward.scorers) or "none"
+        raise ConfigError(
+            f"reward.outcome is 0 and no steps are rewarded (reward.scorers: {names}; "
+            f"reward.process: {reward.process:g}), so that nothing is. Name a step scorer with a "
+            "weight, --scorer arith-steps, or set reward.outcome above 0."
+        )
     return Reward(tuple(loaded)).terms
+
+
+def _scorers(
+    config: RunConfig, tasks: Sequence[LoadedTask]
+) -> tuple[tuple[StepScorer, float], ...]:
+    """The step scorers, and a check of the one that labels steps for those that learn."""
+    from stepmark.prm import check_scorer_columns, load_scorer
+    from stepmark.protocols import RewardModel
+    from stepmark.rl_backends import Reward
+
+    loaded = [(load_scorer(share.reference), share.weight) for share in config.reward.scorers]
+    asked = [scorer for scorer, _ in loaded]
+    labels = config.reward.refresh.labels
+    if labels not in (None, "outcome") and any(isinstance(one, RewardModel) for one in asked):
+        asked.append(load_scorer(labels))
+    for scorer in asked:
+        for task in tasks:
+            check_scorer_columns(scorer, _columns(task.problems), task.name)
+    return Reward(scorers=tuple(loaded)).scorers
 
 
 def _columns(problems: Iterable[object]) -> list[str]:

@@ -39,6 +39,9 @@ def train(
     verifier: Annotated[
         list[str] | None, typer.Option(help="Name, name?key=value, or file.py:function.")
     ] = None,
+    scorer: Annotated[
+        list[str] | None, typer.Option(help="Of steps, for process rewards: arith-steps.")
+    ] = None,
     engine: Annotated[str | None, typer.Option(help="What draws completions.")] = None,
     out_: Annotated[Path | None, typer.Option("--out", help="Run folder.")] = None,
     resume: Annotated[bool, typer.Option(help="Continue the run in --out.")] = False,
@@ -62,6 +65,7 @@ def train(
             "data.prompt_column": Flag("--prompt-column", prompt_column),
             "data.gold_column": Flag("--gold-column", gold_column),
             "reward.verifiers": Flag("--verifier", verifier),
+            "reward.scorers": Flag("--scorer", scorer),
             "rollout.engine": Flag("--engine", engine),
         },
         preset=preset,
@@ -188,11 +192,23 @@ class Watch:
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
-        from stepmark.rl_backends import Evaluated, Saved, Started, StepDone
+        from stepmark.rl_backends import (
+            Evaluated,
+            Refreshed,
+            Saved,
+            Started,
+            StepDone,
+            StepsCounted,
+        )
 
         if isinstance(event, Started):
             self.id = self.bar.add_task(self.what, total=event.steps, completed=event.step)
             self.first_step, self.started = event.step, time.monotonic()
+        elif isinstance(event, StepsCounted):
+            say(f"{self.what}: {event.counts}")
+        elif isinstance(event, Refreshed):
+            numbers = ", ".join(f"{name} {value:.3g}" for name, value in event.metrics.items())
+            say(f"{self.what} step {event.step}: reward models learnt; {numbers}")
         elif isinstance(event, StepDone):
             self._step(event.step, event.steps, event.metrics)
         elif isinstance(event, Evaluated):

@@ -46,7 +46,7 @@ def start(
         Stopped: by a signal; the run can be resumed.
     """
     from stepmark.engines import load_policy
-    from stepmark.rl_backends import Reward, train
+    from stepmark.rl_backends import train
     from stepmark.store import RunFolder
     from stepmark.training.checkpoint import Policy, fingerprint
 
@@ -68,7 +68,7 @@ def start(
             rollout=config.rollout,
             stop_strings=plan.stop,
             engine=engine,
-            reward=Reward(plan.verifiers),
+            reward=plan.reward,
             reference=reference,
             evaluate=_evaluation(plan, engine),
             on_event=on_event,
