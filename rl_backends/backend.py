@@ -30,7 +30,8 @@ is one more engine."""
 
 Need = Literal["reference", "critic", "first-policy"]
 """Further models that the loop must keep for a backend: a frozen copy of the first policy to
-compare with, a critic that learns along, or a frozen copy of the first policy that samples."""
+compare with, a critic that learns along, or a frozen copy of the first policy that samples. Both
+frozen copies become the policy at the start of each outer iteration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,29 +36,21 @@ class Demonstrations:
             DataError: a problem has no worked solution.
         """
         for prompt in prompts:
-            one = self._demonstration(prompt, sampling.max_tokens)
-            yield Group(prompt, tuple(self._numbered(prompt, one, k) for k in range(n)))
+            solution = _solution(prompt)
+            rows = (self.rollout(prompt, solution, k, sampling.max_tokens) for k in range(n))
+            yield Group(prompt, tuple(rows))
 
-    def _demonstration(self, prompt: Prompt, max_tokens: int) -> tuple[int, ...]:
-        solution = prompt.problem.solution
-        if not solution:
-            raise DataError(
-                f"The problem {prompt.problem.id!r} has no worked solution to learn from. "
-                "Name its column with data.solution_column, or choose a backend that needs none: "
-                'algorithm.backend = "grpo".'
-            )
-        ids = self.tokenizer(solution, add_special_tokens=False)["input_ids"]
-        return tuple([*ids, self.tokenizer.eos_token_id][:max_tokens])
-
-    def _numbered(self, prompt: Prompt, ids: tuple[int, ...], index: int) -> Rollout:
-        ended = ids[-1] == self.tokenizer.eos_token_id
+    def rollout(self, prompt: Prompt, text: str, index: int, max_tokens: int) -> Rollout:
+        """A text as a completion of a prompt: its tokens and the end token, cut where too long."""
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        whole = (*ids, self.tokenizer.eos_token_id)
         return Rollout(
             prompt=prompt,
             index=index,
-            ids=ids,
-            logps=(0.0,) * len(ids),
-            finish="stop" if ended else "length",
-            text=str(prompt.problem.solution),
+            ids=whole[:max_tokens],
+            logps=(0.0,) * min(len(whole), max_tokens),
+            finish="stop" if len(whole) <= max_tokens else "length",
+            text=text,
             seed=0,
         )
 
@@ -73,3 +65,14 @@ class Demonstrations:
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def _solution(prompt: Prompt) -> str:
+    solution = prompt.problem.solution
+    if not solution:
+        raise DataError(
+            f"The problem {prompt.problem.id!r} has no worked solution to learn from. "
+            "Name its column with data.solution_column, or choose a backend that needs none: "
+            'algorithm.backend = "grpo".'
+        )
+    return solution

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,11 @@ class Keeper:
         """Replace fields of the state."""
         self.state = replace(self.state, **changes)
 
-    def resume(self, reference: Any) -> None:
-        """Put policy, reference, optimizer and generators where the newest checkpoint has them.
+    def resume(self, frozen: Sequence[Any]) -> None:
+        """Put policy, optimizer and generators where the newest checkpoint has them.
+
+        Args:
+            frozen: the models that become the policy at the start of an outer iteration.
 
         Raises:
             RunError: the run began with other weights, or no checkpoint is whole.
@@ -84,8 +87,9 @@ class Keeper:
             self.critic[0].load_state_dict(state.critic["weights"])
             self.critic[1].load_state_dict(state.critic["optimizer"])
         set_random_state(state.random)
-        if state.reference is not None and reference is not None:
-            reference.load_state_dict(state.reference)
+        if state.reference is not None:
+            for model in frozen:
+                model.load_state_dict(state.reference)
         self.state, self.resumed_from = state, place
         log.info("Resumed from %s after step %d.", place, state.step)
 

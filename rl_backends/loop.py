@@ -3,10 +3,11 @@
 ::
 
     for each outer iteration:      reference <- policy                 (from the second one on)
-      for each step:               groups <- completions, drawn and marked, or demonstrations
+      for each step:               groups <- completions, drawn and marked, or those of the data
                                    samples <- backend.prepare(groups)
         mu times, per minibatch:   one optimizer step on the backend's losses
         the engine takes over the policy; held-out evaluation and checkpoints when due
+      reward models <- this iteration's completions and some of earlier ones    (outer > 1)
 
 Old log-probs are the sampler's, because the engine holds the model itself; the first batch is
 checked for that. Dropout is off: log-probs in training must be those of sampling. A run that is
@@ -15,7 +16,6 @@ resumed from a checkpoint goes on exactly as one that was never stopped.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from stepmark.config.tables import RolloutTable
-from stepmark.errors import ConfigError, Error, Stopped
+from stepmark.errors import Error, Stopped
 from stepmark.protocols import Engine
 from stepmark.store.run import RunFolder
 from stepmark.training.checkpoint import Policy, fingerprint
@@ -34,18 +34,21 @@ from stepmark.training.critic import Critic, critic_values, make_critic
 from stepmark.training.forward import reference_logps
 from stepmark.training.optimizer import adamw, learning_rate, set_learning_rate
 from stepmark.training.sample import TrainingSample
-from stepmark.types import Marked, Prompt, Sampling
+from stepmark.types import Marked, Prompt
 
 from .backend import Backend, Models
 from .collect import Collector
 from .config import check_rollout
-from .demonstrations import Demonstrations
-from .events import Evaluated, Event, Started, StepDone
+from .events import Evaluated, Event, Refreshed, Started, StepDone, StepsCounted
+from .frozen import FrozenModels
 from .interrupts import Interrupted, StopRequest
 from .keeper import Keeper
 from .metrics import describe
+from .refresh import Refresher
 from .reward import Reward, check_errors
-from .startup import check_engine
+from .scoring import check_step_counts
+from .sources import Drawing, drawing_of, is_sampled, sampled_part
+from .startup import check_engine, check_first_loss
 from .update import Updater
 
 __all__ = ["Evaluate", "TrainResult", "train"]
@@ -94,9 +97,9 @@ def train(
         prompts: the rendered problems of a step, counted from 1; a pure function.
         rollout: group size, temperature, length and seed.
         stop_strings: what ends a sampled completion besides the end tokens.
-        engine: draws from the policy; not used by a backend that learns from demonstrations.
+        engine: draws from the policy; not used by a backend that learns from data alone.
         reward: verifiers and weights; not used by such a backend either.
-        reference: frozen model for the KL term; by default a copy of the first policy.
+        reference: frozen model to compare with; by default a copy of the first policy.
         evaluate: called at the start, every ``eval_every`` steps and at the end.
         on_event: told what happens; see `stepmark.rl_backends.events`.
 
@@ -108,28 +111,10 @@ def train(
         Stopped: by SIGINT or SIGTERM; a checkpoint to resume from is on the disk.
     """
     check_rollout(backend.config, rollout, backend)
-    if backend.source == "demonstrations":
-        engine, reward = Demonstrations(policy.tokenizer), Reward()
-    elif engine is None or reward is None or not reward.terms:
-        raise ConfigError(
-            f"The backend {backend.config.backend!r} learns from marked completions and got "
-            f"{'no engine' if engine is None else 'no verifier'}. "
-            "Set rollout.engine and reward.verifiers."
-        )
+    drawing = drawing_of(backend, policy, rollout, stop_strings, engine, reward)
     with StopRequest() as stop:
-        drawn = _sampling(backend, rollout, stop_strings)
-        loop = Loop(
-            run, backend, policy, prompts, rollout, drawn, engine, reward, evaluate, on_event, stop
-        )
+        loop = Loop(run, backend, policy, prompts, rollout, drawing, evaluate, on_event, stop)
         return loop.run(reference)
-
-
-def _sampling(backend: Backend, rollout: RolloutTable, stop_strings: Sequence[str]) -> Sampling:
-    return Sampling(
-        temperature=rollout.temperature if backend.source == "rollouts" else 1.0,
-        max_tokens=rollout.max_tokens,
-        stop=tuple(stop_strings),
-    )
 
 
 class Loop:
@@ -142,23 +127,27 @@ class Loop:
         policy: Policy,
         prompts: Callable[[int], Sequence[Prompt]],
         rollout: RolloutTable,
-        sampling: Sampling,
-        engine: Engine,
-        reward: Reward,
+        drawing: Drawing,
         evaluate: Evaluate | None,
         on_event: Callable[[Event], None] | None,
         stop: StopRequest,
     ) -> None:
         self.folder, self.backend, self.policy, self.prompts = run, backend, policy, prompts
-        self.engine, self.evaluate, self.stop = engine, evaluate, stop
+        self.engine, self.evaluate, self.stop = drawing.engine, evaluate, stop
         self.config = backend.config
         self.tell = on_event or (lambda _: None)
-        is_sampled = backend.source == "rollouts"
-        self.temperature = sampling.temperature
-        size = rollout.group_size if is_sampled else 1
+        self.temperature = drawing.sampling.temperature
         self.collector = Collector(
-            engine, reward, run.samples, sampling, size, rollout.seed, stop.check
+            drawing.engine,
+            drawing.reward,
+            run.samples,
+            drawing.sampling,
+            drawing.group_size,
+            rollout.seed,
+            stop.check,
+            policy.tokenizer,
         )
+        self.refresher = Refresher(drawing.reward, run.samples, rollout.seed)
         c = self.config
         self.optimizer = adamw(
             policy.model,
@@ -176,12 +165,12 @@ class Loop:
             rollout.seed,
             *(self.critic or (None, None)),
         )
-        self.reference: Any = None
+        self.frozen = FrozenModels((), policy.model)
         self.keeper = Keeper(
             run.checkpoints, policy, self.optimizer, c.keep_checkpoints, self.tell, self.critic
         )
         self.metrics: dict[str, float] = {}
-        self.is_checked = not is_sampled
+        self.is_checked = not is_sampled(backend.source)
 
     def _critic(self) -> tuple[Critic, torch.optim.Optimizer] | None:
         """The critic that the backend asks for, with an optimizer of its own."""
@@ -201,11 +190,11 @@ class Loop:
     def run(self, reference: Any) -> TrainResult:
         """All steps that are left."""
         self.policy.model.eval()
-        if "reference" in self.backend.needs:
-            own = reference is None
-            self.reference = copy.deepcopy(self.policy.model) if own else reference
-            self.reference.eval().requires_grad_(False)
-        self.keeper.resume(self.reference)
+        self.frozen = FrozenModels(self.backend.needs, self.policy.model, reference)
+        self.keeper.resume(self.frozen.models())
+        self.frozen.is_at_reference &= self.keeper.state.step == 0
+        self.refresher.start(self.keeper.state.reward_models)
+        self.keeper.change(reward_models=self.refresher.state())
         self.engine.sync(self.policy.model, self.keeper.state.step)
         self.tell(Started(self.keeper.state.step, self.config.steps))
         done = self.keeper.state.step
@@ -225,13 +214,13 @@ class Loop:
         """Draw, mark, prepare, learn, write."""
         started, config = time.monotonic(), self.config
         if step > 1 and _outer(step, config) != _outer(step - 1, config):
+            self._refresh_reward_models(_outer(step - 1, config))
             self._refresh_reference()
         groups = self._collect(step)
         collected = time.monotonic()
         prepared = self.backend.prepare(groups, self._models(step))
-        if not self.is_checked:
-            check_engine(self.policy.model, groups, self.temperature, config.tokens_per_microbatch)
-            self.is_checked = True
+        sampled = sampled_part(self.backend.source, groups)
+        self._check_start(sampled, prepared.samples)
         rate = learning_rate(
             step, config.steps, config.learning_rate, config.warmup_steps, config.schedule
         )
@@ -239,10 +228,10 @@ class Loop:
         if self.critic is not None:
             scale = rate / config.learning_rate
             set_learning_rate(self.critic[1], config.critic_learning_rate * scale)
-        learnt = self.updater.update(step, prepared.samples)
+        learnt = self.updater.update(step, prepared.samples, prepared.trains_policy)
         self.engine.sync(self.policy.model, step)
         updated = time.monotonic()
-        metrics = {**describe(groups), **prepared.metrics, **learnt, "learning_rate": rate}
+        metrics = {**describe(sampled), **prepared.metrics, **learnt, "learning_rate": rate}
         self.keeper.change(step=step)
         self.tell(StepDone(step, config.steps, metrics, groups[0][0] if groups else None))
         try:
@@ -259,24 +248,50 @@ class Loop:
         if config.save_every is not None and step % config.save_every == 0 and step < config.steps:
             self.keeper.save()
 
+    def _check_start(
+        self, groups: Sequence[tuple[Marked, ...]], samples: Sequence[TrainingSample]
+    ) -> None:
+        """What can be known before anything is learnt: log-probs, and the loss at the reference."""
+        rows = self.config.tokens_per_microbatch
+        if not self.is_checked:
+            sampler = self.policy.model if self.frozen.first is None else self.frozen.first
+            check_engine(sampler, groups, self.temperature, rows)
+            self.is_checked = True
+        if self.frozen.is_at_reference and samples:
+            check_first_loss(self.backend, self.policy.model, samples, self.temperature, rows)
+            self.frozen.is_at_reference = False
+
     def _collect(self, step: int) -> list[tuple[Marked, ...]]:
         """The step's groups; what goes wrong here leaves a checkpoint of the step before."""
         share = self.config.max_error_share
-        name = fingerprint(self.policy.model) if self.backend.source == "rollouts" else ""
         try:
-            groups = self.collector.collect(step, self.prompts(step), name, max_error_share=share)
+            groups = self._draw(step, share)
             check_errors(groups, share, step)
+            if step == 1 and self.collector.reward.rewards_steps:
+                self._count_steps(groups)
         except Error:
             self.keeper.save()
             raise
         return groups
 
+    def _draw(self, step: int, share: float) -> list[tuple[Marked, ...]]:
+        """Drawn from the policy, or from the one that the outer iteration began with."""
+        model = self.policy.model
+        with self.frozen.sampling(model, self.engine, step - 1):
+            name = fingerprint(model) if is_sampled(self.backend.source) else ""
+            return self.collector.collect(step, self.prompts(step), name, max_error_share=share)
+
+    def _count_steps(self, groups: list[tuple[Marked, ...]]) -> None:
+        """Tell how many steps the first completions have; refuse when most have one only."""
+        if (counts := check_step_counts(groups)) is not None:
+            self.tell(StepsCounted(1, counts))
+
     def _reference_logps(self) -> Callable[[Sequence[TrainingSample]], list[Any]] | None:
-        if self.reference is None:
+        if self.frozen.reference is None:
             return None
         return partial(
             reference_logps,
-            self.reference,
+            self.frozen.reference,
             temperature=self.temperature,
             token_budget=self.config.tokens_per_microbatch,
         )
@@ -301,10 +316,23 @@ class Loop:
         )
 
     def _refresh_reference(self) -> None:
-        """Algorithm 1, line 3: the reference becomes the policy."""
-        if self.reference is not None:
-            self.reference.load_state_dict(self.policy.model.state_dict())
-            self.keeper.change(reference=self.reference.state_dict())
+        """Algorithm 1, line 3: the reference becomes the policy, and so does what samples."""
+        self.keeper.change(reference=self.frozen.refresh(self.policy.model))
+
+    def _refresh_reward_models(self, iteration: int) -> None:
+        """Algorithm 1, last line: the reward models learn from the outer iteration that ends.
+
+        A checkpoint is written first: a reward model that fails costs nothing else.
+        """
+        if not self.refresher.is_due(iteration):
+            return
+        every = range(1, self.config.steps + 1)
+        steps = [step for step in every if _outer(step, self.config) == iteration]
+        self.keeper.save()
+        found = self.refresher.refresh(iteration, steps)
+        self.keeper.change(reward_models=self.refresher.state())
+        self.folder.log_metrics(steps[-1], found)
+        self.tell(Refreshed(steps[-1], iteration, found))
 
     def _evaluate_if_due(self, step: int) -> dict[str, float]:
         """Metrics of a held-out evaluation with ``eval/`` in front; empty when none is due."""
@@ -331,6 +359,8 @@ class Loop:
     def _finish(self) -> TrainResult:
         final = self.folder.checkpoints / "final"
         if self.keeper.resumed_from != final:
+            if self.config.outer > 1:
+                self._refresh_reward_models(self.config.outer - 1)
             self.keeper.save("final")
         best = self.folder.checkpoints / "best"
         state = self.keeper.state

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepmark.errors import EngineError
-from stepmark.training.forward import reference_logps
+import torch
+
+from stepmark.errors import EngineError, RunError
+from stepmark.training.forward import reference_logps, token_logps
+from stepmark.training.packing import pack
 from stepmark.training.sample import TrainingSample
 from stepmark.training.tolerances import LOGPS_BFLOAT16, LOGPS_FLOAT32
 from stepmark.types import Marked
 
-__all__ = ["ROLLOUTS", "check_engine"]
+from .backend import Backend
+
+__all__ = ["ROLLOUTS", "check_engine", "check_first_loss"]
 
 ROLLOUTS = 8
 """How many completions are compared: enough to see a wrong temperature or a shifted token."""
@@ -43,4 +48,38 @@ def check_engine(
             f"The engine's log-probs differ from the policy's by {gap:.2g} nats on the first "
             f"completions; {allowed:g} is allowed. Ratios would be wrong: check that the "
             "engine holds the same weights, temperature and end tokens."
+        )
+
+
+def check_first_loss(
+    backend: Backend,
+    model: Any,
+    samples: Sequence[TrainingSample],
+    temperature: float,
+    token_budget: int,
+) -> None:
+    """Where policy and reference are one model the loss of preferences is known: ln 2 for DPO.
+
+    A backend says it in an attribute ``first_loss``, None or absent where it is not known. The
+    first `ROLLOUTS` pairs are compared.
+
+    Raises:
+        RunError: the loss is another one, so the two models saw different inputs.
+    """
+    expected: float | None = getattr(backend, "first_loss", None)
+    if expected is None:
+        return
+    first = samples[: 2 * ROLLOUTS]
+    weights = backend.weights(first)
+    found = 0.0
+    with torch.no_grad():
+        for micro in pack(first, token_budget):
+            out = token_logps(model, micro, temperature=temperature)
+            found += sum(float(term) for term in backend.losses(out, micro, weights).terms.values())
+    allowed = LOGPS_FLOAT32 if "float32" in str(model.dtype) else LOGPS_BFLOAT16
+    if not abs(found - expected) <= allowed * max(1.0, expected):
+        raise RunError(
+            f"The first loss is {found:.6g} and must be {expected:.6g}, because policy and "
+            "reference are still one model: they gave different log-probs for the same tokens. "
+            "Look for dropout or other noise that stays on in eval mode, and for adapters."
         )

@@ -1,0 +1,82 @@
+"""The models of a run that do not learn: what the policy is compared with, and what samples for it.
+
+Offline rejection sampling and self-play sample from the policy that an outer iteration began with.
+An engine may hold the policy's own module, so a second module cannot be handed to it: instead the
+frozen weights change places with the policy's while completions are drawn. Tensors change hands;
+nothing is copied or rounded.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+
+from stepmark.protocols import Engine
+
+from .backend import Need
+
+__all__ = ["FrozenModels"]
+
+
+class FrozenModels:
+    """The reference and the sampling policy, as far as a backend needs them.
+
+    Args:
+        needs: of the backend.
+        policy: the model that is trained, as the run began.
+        reference: a model of the user's; a copy of the policy when None.
+    """
+
+    def __init__(self, needs: Collection[Need], policy: Any, reference: Any = None) -> None:
+        self.reference: Any = None
+        self.first: Any = None
+        """What samples in the policy's place; None where the policy samples."""
+        self.is_at_reference = "reference" in needs and reference is None
+        """Whether policy and reference are known to be equal still."""
+        if "reference" in needs:
+            given = copy.deepcopy(policy) if reference is None else reference
+            self.reference = given.eval().requires_grad_(False)
+        if "first-policy" in needs:
+            own = self.reference if self.is_at_reference else copy.deepcopy(policy)
+            self.first = own.eval().requires_grad_(False)
+
+    def models(self) -> list[Any]:
+        """Those that become the policy at the start of an outer iteration, each once."""
+        both = {id(model): model for model in (self.reference, self.first) if model is not None}
+        return list(both.values())
+
+    def refresh(self, policy: Any) -> Any:
+        """Take over the policy's weights; they come back as a checkpoint keeps them, or None."""
+        for model in self.models():
+            model.load_state_dict(policy.state_dict())
+        self.is_at_reference = self.reference is not None
+        return next((model.state_dict() for model in self.models()), None)
+
+    @contextmanager
+    def sampling(self, policy: Any, engine: Engine, version: int) -> Iterator[None]:
+        """Inside, policy and engine have the weights that sample; then the policy has its own.
+
+        An engine with a copy of its own takes the policy's weights over at its next ``sync``.
+        """
+        if self.first is None:
+            yield
+            return
+        _exchange(policy, self.first)
+        try:
+            engine.sync(policy, version)
+            yield
+        finally:
+            _exchange(policy, self.first)
+
+
+def _exchange(one: Any, other: Any) -> None:
+    pairs = zip(
+        chain(one.parameters(), one.buffers()),
+        chain(other.parameters(), other.buffers()),
+        strict=True,
+    )
+    for mine, theirs in pairs:
+        mine.data, theirs.data = theirs.data, mine.data
