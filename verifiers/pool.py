@@ -72,11 +72,15 @@ class Pool:
                 future.set_result(_lost(piece))
                 return future
             heapq.heappush(self.waiting, (not is_urgent, next(self.numbers), piece, future))
-            if self.idle < len(self.waiting) and len(self.drivers) < self.size:
-                self.drivers.append(Driver(self))
-                self.drivers[-1].thread.start()
+            self._grow()
             self.ready.notify()
         return future
+
+    def _grow(self) -> None:
+        wanted = min(self.size, len(self.drivers) + len(self.waiting) - self.idle)
+        while len(self.drivers) < wanted:
+            self.drivers.append(Driver(self))
+            self.drivers[-1].thread.start()
 
     def take(self, driver: Driver) -> tuple[Piece, Future[list[Outcome]]] | None:
         """The next piece, when there is one; None when the driver shall end."""
@@ -99,6 +103,7 @@ class Pool:
         """Allow another number of workers."""
         with self.ready:
             self.size = size
+            self._grow()
             self.ready.notify_all()
 
     def worker(self) -> Worker:
@@ -165,9 +170,8 @@ class Driver:
             piece, future = taken
             try:
                 future.set_result(self._run(piece))
-            except BaseException as error:
+            except Exception as error:  # a defect of ours: told to the caller, not lost here
                 future.set_exception(error)
-                raise
             del taken, piece, future  # nothing is held while this waits
         self._part()
 
@@ -203,6 +207,7 @@ class Driver:
             while len(good) < len(arguments):
                 good += _loaded(worker.receive(piece.timeout_s + FLUSH_S))
         except Refused as refused:
+            self._part(is_killed=True)  # it may have more to say of this request
             fault = Outcome("raised", refused.args[0])
         except TimeoutError:
             self._part(is_killed=True)

@@ -82,6 +82,15 @@ def test_what_cannot_travel_costs_no_other_call() -> None:
     assert [outcome.kind for outcome in sent] == ["done", "raised", "done"]
 
 
+def test_what_cannot_be_loaded_here_costs_no_other_call() -> None:
+    trap = "type('Trap', (), {'__reduce__': lambda self: (divmod, (1, 0))})()"
+    calls = [("1",), (trap,), ("__import__('time').sleep(0.1)",), ("2",)]
+    outcomes = list(pool.run_each("function", eval, calls, timeout_s=30, at_once=99))
+    assert [outcome.kind for outcome in outcomes] == ["done", "raised", "done", "done"]
+    assert isinstance(outcomes[1].value, ZeroDivisionError)
+    assert outcomes[3].value == 2
+
+
 @needs_fork
 def test_memory_is_bounded_and_the_worker_is_replaced() -> None:
     big, small = pool.run_all("compare", bytearray, [(5 * 2**30,), (5,)], timeout_s=30)
@@ -234,3 +243,12 @@ def test_as_many_calls_run_at_once_as_there_are_workers() -> None:
     time.sleep(0.1)
     pids = pool.run_all("compare", os.getpid, [()] * 8, timeout_s=30)
     assert len({outcome.value for outcome in pids}) == 1
+    start = time.monotonic()
+    waiting = threading.Thread(
+        target=pool.run_all, args=("compare", time.sleep, [(0.5,)] * 6), kwargs={"timeout_s": 30}
+    )
+    waiting.start()
+    time.sleep(0.1)
+    set_workers(6)  # also for what waits already
+    waiting.join()
+    assert time.monotonic() - start < 2.5
