@@ -21,22 +21,6 @@ OLD = [[0.5, 0.5, 0.2, 0.9], [0.3, 0.6]]
 REF = [[0.4, 0.4, 0.3, 0.6], [0.3, 0.5]]
 ADVANTAGES = [1.0, -1.0]
 
-SKIPPED = {
-    "outcome_advantage/batch_std": "statistics over the batch are not offered",
-    "outcome_advantage/two_rewards: normalize_then_sum": "rewards are summed, then normalised",
-    "outcome_advantage/*: rloo, max_rl, leave-one-out": "other estimators are not offered",
-    "clip/*: dual_clip_c3, trl_delta3, cispo": "only eq. (3)'s clip, with clip-higher, is offered",
-    "clip/gspo": "ratios are per token",
-    "importance/trainer_vs_engine": "the engine holds the model itself; a start-up check says so",
-    "kl/gradient_in_loss: unbiased k3": "k3 is eq. (4) as written",
-    "grpo_loss/two_outputs: seq-mean-token-sum, rho*k3": "not offered",
-    "grpo_loss/truncated_masked: divide by 2": "masked completions leave both sums",
-    "grpo_loss/process_supervision": "outcome supervision only",
-    "gae/*, value_loss/*, dpo/*, reward_model/*, replay/*": "no such backend here",
-}
-"""Cases and conventions of the oracle that are not offered, and why."""
-
-
 def rows(values: list[list[float]]) -> list[torch.Tensor]:
     return [torch.tensor(row, dtype=torch.float64).log() for row in values]
 
