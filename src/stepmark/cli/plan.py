@@ -64,10 +64,13 @@ def make_plan(composed: Composed) -> Plan:
 
     config, backend = read_settings(composed)
     engine_class(config.rollout.engine)
-    samples = backend.source == "rollouts"
-    tasks, weights = _training_tasks(config, needs_gold=samples)
-    if not samples:
+    source = backend.source
+    samples = source in ("rollouts", "self-play")
+    tasks, weights = _training_tasks(config, needs_gold=source == "rollouts")
+    if source in ("demonstrations", "self-play"):
         _check_solutions(tasks, is_dataset=config.data.dataset is not None)
+    elif source == "preferences":
+        tasks = _preferences(config, tasks)
     eval_tasks, notes = _held_out(config, tasks)
     _check_best_metric(config, eval_tasks)
     marked = (*tasks, *eval_tasks) if samples else eval_tasks
@@ -134,6 +137,23 @@ def _check_solutions(tasks: Sequence[LoadedTask], *, is_dataset: bool) -> None:
                 f"solution to learn from, first {lacking[0].id!r} (columns: {columns}). Name its "
                 f"column with {how}, or choose --backend grpo."
             )
+
+
+def _preferences(config: RunConfig, tasks: Sequence[LoadedTask]) -> tuple[LoadedTask, ...]:
+    """The tasks with the chosen and rejected completion of every problem found and checked."""
+    from dataclasses import replace
+
+    from stepmark.rl_backends import preference_problems
+
+    data = config.data
+    columns = (data.chosen_column, data.rejected_column)
+    return tuple(
+        replace(
+            task,
+            problems=preference_problems(task.problems, data.dataset or task.name, *columns),
+        )
+        for task in tasks
+    )
 
 
 def _held_out(

@@ -21,7 +21,9 @@ __all__ = ["Watch", "train", "write_reports"]
 
 
 def train(
-    backend: Annotated[str | None, typer.Option(help="grpo, sft, or one of yours.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="grpo, ppo, dpo, sft ..., or one of yours.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Settings that ship: config presets.")] = None,
     config: Annotated[
         list[Path] | None, typer.Option(help="TOML file of settings; later ones win.")

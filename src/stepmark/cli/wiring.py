@@ -113,7 +113,7 @@ def _try_prompts(plan: Plan, policy: Policy) -> None:
     from stepmark.engines import render
     from stepmark.rl_backends import Demonstrations
 
-    if plan.backend.source == "demonstrations":
+    if plan.backend.source != "rollouts":
         Demonstrations(policy.tokenizer)
     for task in (*plan.tasks, *plan.eval_tasks):
         for problem in sorted(task.problems, key=lambda problem: -len(problem.text))[:TRIED]:

@@ -92,7 +92,14 @@ class DataTable(Table):
     """Column of ``dataset`` that holds the gold; guessed and announced when absent."""
 
     solution_column: str | None = None
-    """Column of ``dataset`` that holds a worked solution, which SFT learns from."""
+    """Column of ``dataset`` that holds a worked solution, which SFT and SPIN learn from."""
+
+    chosen_column: str | None = None
+    """Column of ``dataset`` that holds the better of two completions, a text or messages, for DPO;
+    ``chosen`` when absent."""
+
+    rejected_column: str | None = None
+    """Column of ``dataset`` that holds the worse one; ``rejected`` when absent."""
 
     split: str = "train"
     """Split of the tasks to train on."""
@@ -124,7 +131,8 @@ class DataTable(Table):
                 f"data.weights has {len(self.weights)} numbers for {len(self.task)} names in "
                 "data.task; give one per task, or none"
             )
-        columns = ("prompt_column", "gold_column", "solution_column")
+        kinds = ("prompt", "gold", "solution", "chosen", "rejected")
+        columns = [f"{kind}_column" for kind in kinds]
         if self.dataset is None and (
             named := [name for name in columns if getattr(self, name) is not None]
         ):
