@@ -293,9 +293,10 @@ def value_loss(
     plain_N = (values_N - returns_N).square()
     if clip is None:
         return ValueLoss(plain_N / 2, torch.zeros_like(values_N, dtype=torch.bool))
-    near_N = old_N + (values_N.detach() - old_N).clamp(-clip, clip)
-    held_N = (near_N - returns_N).square()
-    clipped_N = held_N > plain_N.detach()
+    moved_N = values_N.detach() - old_N
+    held_N = (old_N + moved_N.clamp(-clip, clip) - returns_N).square()
+    # Inside the clip both squares are the same number but for rounding, which must not decide.
+    clipped_N = (moved_N.abs() > clip) & (held_N > plain_N.detach())
     return ValueLoss(torch.where(clipped_N, held_N, plain_N) / 2, clipped_N)
 
 

@@ -21,6 +21,7 @@ OLD = [[0.5, 0.5, 0.2, 0.9], [0.3, 0.6]]
 REF = [[0.4, 0.4, 0.3, 0.6], [0.3, 0.5]]
 ADVANTAGES = [1.0, -1.0]
 
+
 def rows(values: list[list[float]]) -> list[torch.Tensor]:
     return [torch.tensor(row, dtype=torch.float64).log() for row in values]
 
