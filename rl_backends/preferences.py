@@ -76,7 +76,7 @@ def pair_logps(
     ref_logps_N: Float[Tensor, " N"] | None,
     lengths: Sequence[int],
 ) -> PairLogps:
-    """Sums over the tokens of each completion; gradient flows to ``logps``.
+    """Sums over the tokens of each completion, in float64; gradient flows to ``logps``.
 
     Args:
         logps_N: of all sampled tokens, completions end to end: chosen, rejected, chosen, ...
@@ -95,14 +95,16 @@ def pair_logps(
     tokens_B = torch.tensor(lengths, device=logps_N.device)
     sums_B = _sums(logps_N, lengths)
     free = ref_logps_N is None
-    refs_B = torch.zeros_like(sums_B) if free else _sums(ref_logps_N.detach().to(sums_B), lengths)
-    each = (sums_B, refs_B.detach(), tokens_B.to(sums_B))
+    refs_B = torch.zeros_like(sums_B) if free else _sums(ref_logps_N.detach(), lengths)
+    each = (sums_B, refs_B, tokens_B.to(sums_B))
     chosen, rejected = ([row[start::2] for row in each] for start in (0, 1))
     return PairLogps(chosen[0], rejected[0], chosen[1], rejected[1], chosen[2], rejected[2])
 
 
 def _sums(logps_N: Tensor, lengths: Sequence[int]) -> Tensor:
-    return torch.stack([row.sum() for row in torch.split(logps_N, list(lengths))])
+    """In float64: a sum over a thousand tokens leaves float32 four digits behind the point."""
+    rows = torch.split(logps_N, list(lengths))
+    return torch.stack([row.sum(dtype=torch.float64) for row in rows])
 
 
 def reference_margins(pairs: PairLogps, *, per_token: bool = False) -> Float[Tensor, " P"]:

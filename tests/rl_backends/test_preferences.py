@@ -154,6 +154,14 @@ def test_without_a_reference_it_is_as_if_it_were_uniform(chosen, rejected, level
     assert preference_losses(free).item() == pytest.approx(preference_losses(uniform).item())
 
 
+def test_a_small_margin_of_long_completions_is_not_rounded_away() -> None:
+    logps = torch.rand(4000, generator=torch.Generator().manual_seed(0)) - 1
+    ref = logps - 1e-6
+    found = reference_margins(pair_logps(logps, ref, [3000, 1000]))
+    each = logps.double() - ref.double()
+    assert found.item() == pytest.approx((each[:3000].sum() - each[3000:].sum()).item(), abs=1e-9)
+
+
 def test_metrics_have_the_names_of_trl_and_average_over_pairs() -> None:
     pairs = pair_logps(doubles([-1, -1, -4, -3, -2]), doubles([-1, -2, -3, -3, -4]), [2, 1, 1, 1])
     found = preference_metrics(pairs, beta=0.5)
