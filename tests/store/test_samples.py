@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepmark.store import Key, Sample, SampleStore
+from stepmark.store import Key, Sample, SampleStore, ScoredSteps
 from stepmark.types import Problem, Prompt, Rollout, Verdict
 
 
@@ -87,3 +87,22 @@ def test_verdicts_lie_in_a_side_file_of_their_verifier(tmp_path: Path, key: str)
     assert SampleStore(tmp_path).verdicts(key) == {(0, "a", 0): right, (0, "b", 0): right}
     assert store.verdict_keys() == [key]
     assert store.verdicts("other@1") == {}
+
+
+@pytest.mark.parametrize("key", ["arith-steps@1", "file.py:prm/a b@3f"])
+def test_step_scores_lie_in_a_side_file_of_their_scorer(tmp_path: Path, key: str) -> None:
+    store = SampleStore(tmp_path)
+    first, second = ScoredSteps((1, 4), (0.5, None)), ScoredSteps((2,), (1.0,))
+    store.append_scores(key, [(Key(1, "a", 0), second), (Key(1, "b", 0), second)])
+    store.append_scores(key, [((1, "a", 0), first)])
+    assert SampleStore(tmp_path).scores(key) == {(1, "a", 0): first, (1, "b", 0): second}
+    assert (store.score_keys(), store.verdict_keys()) == ([key], [])
+    assert store.scores("other@1") == {}
+
+
+def test_chosen_rows_are_read_and_unknown_keys_give_none(tmp_path: Path) -> None:
+    store = SampleStore(tmp_path, shard_bytes=300)
+    for step in (1, 2, 3):
+        store.append([sample("a", step=step)])
+    wanted = [Key(3, "a", 0), Key(1, "a", 0), Key(9, "a", 0)]
+    assert [row.step for row in store.chosen(wanted)] == [1, 3]
