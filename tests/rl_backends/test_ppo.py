@@ -70,18 +70,18 @@ def numbers(tensor: torch.Tensor | None) -> Any:
 
 def test_the_outcome_is_on_the_last_sampled_token_and_returns_are_what_follows() -> None:
     [sample] = prepared(ppo(), [marked(1.0)], models(value=0.5))
-    assert [1.0, 1.0, 1.0] == numbers(sample.returns)
-    assert [0.5, 0.4, 0.3] == numbers(sample.advantages)
-    assert [0.5, 0.6, 0.7] == numbers(sample.values)
+    assert numbers(sample.returns) == [1.0, 1.0, 1.0]
+    assert numbers(sample.advantages) == [0.5, 0.4, 0.3]
+    assert numbers(sample.values) == [0.5, 0.6, 0.7]
     [sample] = prepared(ppo(gae_lambda=0.0), [marked(1.0)], models(value=0.5))
-    assert [0.1, 0.1, 0.3] == numbers(sample.advantages)
+    assert numbers(sample.advantages) == [0.1, 0.1, 0.3]
     [sample] = prepared(ppo(gamma=0.5), [marked(1.0)], models(value=0.0))
-    assert [0.25, 0.5, 1.0] == numbers(sample.returns)
+    assert numbers(sample.returns) == [0.25, 0.5, 1.0]
 
 
 def test_divergence_costs_reward_at_every_token_and_is_told() -> None:
     done = ppo(beta=0.5).prepare([(marked(1.0),)], models(reference=-1.5))
-    assert [0.25, 0.5, 0.75] == numbers(done.samples[0].returns)
+    assert numbers(done.samples[0].returns) == [0.25, 0.5, 0.75]
     assert done.metrics["kl"] == pytest.approx(0.5)
     assert done.metrics["objective/kl"] == pytest.approx(1.5)
     assert done.metrics["objective/non_score_reward"] == pytest.approx(-0.75)
@@ -99,11 +99,11 @@ def test_steps_are_rewarded_on_their_last_tokens_by_the_weights() -> None:
     row = marked(1.0, 4, steps={0: 0.5, 2: 0.75, 3: 0.25})
     given = models(outcome=2.0, process=10.0)
     [sample] = prepared(ppo(), [row], given)
-    assert [4.5, -0.5, -0.5, -3.0] == numbers(sample.returns)  # rewards 5, 0, 2.5, 2 - 5
+    assert numbers(sample.returns) == [4.5, -0.5, -0.5, -3.0]  # rewards 5, 0, 2.5, 2 - 5
     [sample] = prepared(ppo(step_reward="raw"), [row], given)
-    assert [17.0, 12.0, 12.0, 4.5] == numbers(sample.returns)
+    assert numbers(sample.returns) == [17.0, 12.0, 12.0, 4.5]
     [sample] = prepared(ppo(), [row], models())
-    assert [1.0, 1.0, 1.0, 1.0] == numbers(sample.returns)  # recorded, not rewarded
+    assert numbers(sample.returns) == [1.0, 1.0, 1.0, 1.0]  # recorded, not rewarded
 
 
 @given(scores=st.lists(st.floats(0, 1), min_size=1, max_size=6), place=st.integers(0, 5))
@@ -135,7 +135,7 @@ def test_a_completion_without_a_needed_reward_is_left_out_of_losses_and_denomina
     assert len(prepared(backend, [marked(1.0, steps={0: None, 2: 0.5})], both)) == 1
     steps_alone = models(process=1.0, outcome=0.0)
     [sample] = prepared(backend, [marked(None, steps={2: 0.5})], steps_alone)
-    assert [0.5, 0.5, 0.5] == numbers(sample.returns)
+    assert numbers(sample.returns) == [0.5, 0.5, 0.5]
 
 
 def test_a_step_in_which_nothing_was_marked_teaches_nothing() -> None:
@@ -147,12 +147,12 @@ def test_a_step_in_which_nothing_was_marked_teaches_nothing() -> None:
 def test_cut_completions_end_there_are_masked_or_go_on_with_the_critics_value() -> None:
     rows = [marked(1.0), marked(0.25, finish="length")]
     kept = prepared(ppo(), rows, models())
-    assert [0.25, 0.25, 0.25] == numbers(kept[1].returns)
+    assert numbers(kept[1].returns) == [0.25, 0.25, 0.25]
     assert len(prepared(ppo(truncated="mask"), rows, models())) == 1
     goes_on = prepared(ppo(truncated="bootstrap"), rows, models(value=0.5))
-    assert [1.0, 1.0, 1.0] == numbers(goes_on[0].returns)
-    assert [0.8, 0.8, 0.8] == numbers(goes_on[1].returns)  # the value behind, not the outcome
-    assert [0.5, 0.6, 0.7] == numbers(goes_on[1].values)
+    assert numbers(goes_on[0].returns) == [1.0, 1.0, 1.0]
+    assert numbers(goes_on[1].returns) == [0.8, 0.8, 0.8]  # the value behind, not the outcome
+    assert numbers(goes_on[1].values) == [0.5, 0.6, 0.7]
     assert goes_on[1].ids == rows[1].rollout.ids
 
 
@@ -173,7 +173,7 @@ def test_while_the_critic_warms_up_advantages_are_zero_and_the_policy_stays() ->
         done = backend.prepare([(marked(1.0), marked(0.0))], models(step=step))
         assert done.trains_policy is is_warm
         assert bool(done.samples[0].advantages.any()) is is_warm  # type: ignore[union-attr]
-        assert [1.0, 1.0, 1.0] == numbers(done.samples[0].returns)
+        assert numbers(done.samples[0].returns) == [1.0, 1.0, 1.0]
 
 
 def test_explained_variance_says_how_much_the_critic_foresaw() -> None:
@@ -303,8 +303,8 @@ def test_zero_advantages_give_the_policy_a_gradient_of_exactly_zero(monkeypatch)
 def test_a_shared_critic_weighs_its_loss_and_one_of_its_own_does_not() -> None:
     logps_N, values_N = outs()
     own = float(total(losses(ppo(), logps_N, values_N), "value").detach())
-    for given, factor in (({}, 0.1), ({"value_weight": 0.5}, 0.5)):
-        shared = losses(ppo(critic="shared", **given), logps_N, values_N)
+    for settings, factor in (({}, 0.1), ({"value_weight": 0.5}, 0.5)):
+        shared = losses(ppo(critic="shared", **settings), logps_N, values_N)
         assert float(total(shared, "value").detach()) == pytest.approx(factor * own)
 
 
