@@ -50,6 +50,7 @@ BEGIN_S = 10.0
 PROBLEM_FIELDS = attrgetter(*(field.name for field in fields(Problem)))
 REST_FIELDS = attrgetter(*(field.name for field in fields(Item)[1:]))
 VERDICT_FIELDS = attrgetter(*(field.name for field in fields(Verdict)))
+VERDICT_SETTERS = [getattr(Verdict, field.name).__set__ for field in fields(Verdict)]
 
 _in_this_process = threading.Lock()
 """Verifiers need not be safe for threads: those that run here take turns."""
@@ -244,25 +245,29 @@ def _arrives(parcel: Parcel, key: str) -> bool:
 
 def _begun(parcel: Parcel, items: tuple[Item, ...]) -> list[Any]:
     """What the verifier's `begin` says of each item, from the workers."""
-    problems: dict[int, tuple[Any, ...]] = {}
-
-    def arguments() -> Iterator[tuple[Any, ...]]:
-        for item in items:
-            problem = problems.get(id(item.problem))
-            if problem is None:  # the completions of a problem share it, and travel faster
-                problem = problems[id(item.problem)] = PROBLEM_FIELDS(item.problem)
-            yield (parcel, problem, REST_FIELDS(item))
-
     share = -(-len(items) // (2 * worker_count()))
     outcomes = run_each(
         "exact",
         begin_task,
-        arguments(),
+        zip(itertools.repeat(parcel), _problems(items), map(REST_FIELDS, items), strict=False),
         timeout_s=BEGIN_S,
         at_once=min(max(share, 8), CHUNK),
         first=(load_task, (parcel,)),
     )
-    return [_entry(outcome, item) for outcome, item in zip(outcomes, items, strict=True)]
+    found: list[Any] = []
+    while some := list(itertools.islice(outcomes, CHUNK)):  # while others are still marked
+        found += _entries(some, items[len(found) : len(found) + len(some)])
+    return found
+
+
+def _problems(items: Iterable[Item]) -> Iterator[tuple[Any, ...]]:
+    """The fields of each item's problem; completions of one problem share them, and travel so."""
+    known: dict[int, tuple[Any, ...]] = {}
+    for item in items:
+        fields_ = known.get(id(item.problem))
+        if fields_ is None:
+            fields_ = known[id(item.problem)] = PROBLEM_FIELDS(item.problem)
+        yield fields_
 
 
 def load_task(parcel: Parcel) -> None:
@@ -286,10 +291,36 @@ def _arrived(parcel: Parcel) -> Any:
     return pickle.loads(parcel.pickled)
 
 
-def _entry(outcome: Outcome, item: Item) -> Any:
+def _entries(outcomes: list[Outcome], items: tuple[Item, ...]) -> list[Any]:
+    """Verdicts, and what is left to settle."""
+    entries = [
+        outcome.value[0] if outcome.kind == "done" else _fault(outcome, item)
+        for outcome, item in zip(outcomes, items, strict=True)
+    ]
+    marked = [
+        index
+        for index, outcome in enumerate(outcomes)
+        if outcome.kind == "done" and len(outcome.value) > 1
+    ]
+    for index, verdict in zip(marked, _verdicts([outcomes[i].value for i in marked]), strict=True):
+        entries[index] = verdict
+    return entries
+
+
+def _verdicts(rows: list[tuple[Any, ...]]) -> list[Any]:
+    """Verdicts of their fields, column by column: five times as fast as one by one.
+
+    They keep the law of verdicts: they were made where their fields come from.
+    """
+    made = [object.__new__(Verdict) for _ in rows]
+    for setter, column in zip(VERDICT_SETTERS, zip(*rows, strict=True), strict=bool(rows)):
+        deque(map(setter, made, column), maxlen=0)
+    return made
+
+
+def _fault(outcome: Outcome, item: Item) -> Verdict:
+    """The verdict on an item of which nothing came back."""
     gold = item.problem.gold
-    if outcome.kind == "done":
-        return outcome.value[0] if len(outcome.value) == 1 else Verdict(*outcome.value)
     if outcome.kind == "too_slow":
         return Verdict.marked(0, Reason.TOO_SLOW, gold=gold, timeout_s=BEGIN_S)
     reason = Reason.WORKER_LOST if outcome.kind == "lost" else Reason.VERIFIER_RAISED

@@ -203,7 +203,7 @@ class Driver:
             body = pickle.dumps((piece.task, arguments))
             worker = self._met(piece.renew_after)
             self._prepare(worker, piece.first)
-            worker.send(_request(body))
+            _request(worker, body)
             while len(good) < len(arguments):
                 good += _loaded(worker.receive(piece.timeout_s + FLUSH_S))
         except Refused as refused:
@@ -242,7 +242,7 @@ class Driver:
         if first is None or first in self.done_first:
             return
         task, args = first
-        worker.send(_request(pickle.dumps((task, [args]))))
+        _request(worker, pickle.dumps((task, [args])))
         try:
             worker.receive(LOAD_S)
         except TimeoutError:
@@ -289,9 +289,13 @@ def _lost(piece: Piece) -> list[Outcome]:
     return [Outcome("lost", ChildProcessError(STOPPED), 2)] * len(piece.arguments)
 
 
-def _request(body: bytes) -> bytes:
-    """A task and arguments, with the import path and the folder in which they mean something."""
+def _request(worker: Worker, body: bytes) -> None:
+    """Hand over a task and arguments, with the import path and folder in which they mean something.
+
+    In two frames: the body is long, and not copied once more.
+    """
     folder = os.sep
     with contextlib.suppress(OSError):  # it was removed
         folder = os.getcwd()
-    return pickle.dumps((sys.path, folder, body))
+    worker.send(pickle.dumps((sys.path, folder)))
+    worker.send(body)

@@ -39,8 +39,8 @@ class NurseryUnfit(OSError):
 class Worker(Protocol):
     """A process that answers requests, one at a time."""
 
-    def send(self, request: bytes) -> None:
-        """Hand over a request; OSError when the worker is gone."""
+    def send(self, frame: bytes) -> None:
+        """Hand over a frame of a request; OSError when the worker is gone."""
         ...
 
     def receive(self, timeout_s: float) -> bytes:
@@ -118,9 +118,9 @@ class ForkedWorker:
         self.nursery = nursery
         _forked.add(self)
 
-    def send(self, request: bytes) -> None:
+    def send(self, frame: bytes) -> None:
         """See `Worker`."""
-        self.channel.send_bytes(request)
+        self.channel.send_bytes(frame)
 
     def receive(self, timeout_s: float) -> bytes:
         """See `Worker`."""
@@ -249,9 +249,9 @@ class PipedWorker:
             self.receive(START_S)
             self.is_warm = True
 
-    def send(self, request: bytes) -> None:
+    def send(self, frame: bytes) -> None:
         """See `Worker`."""
-        Pipes(self.process.stdout, self.process.stdin).send_bytes(request)  # type: ignore[arg-type]
+        Pipes(self.process.stdout, self.process.stdin).send_bytes(frame)  # type: ignore[arg-type]
 
     def receive(self, timeout_s: float) -> bytes:
         """See `Worker`."""

@@ -88,7 +88,8 @@ def serve(channel: Channel) -> None:
     """Answer requests until the caller goes away."""
     while True:
         try:
-            path, folder, body = pickle.loads(channel.recv_bytes())
+            path, folder = pickle.loads(channel.recv_bytes())
+            body = channel.recv_bytes()
         except (EOFError, OSError):
             return
         sys.path[:] = path
