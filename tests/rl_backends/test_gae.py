@@ -243,10 +243,11 @@ def test_the_gradient_of_the_value_loss_is_its_slope_towards_the_return(place, c
     assert slope == pytest.approx(value.grad.item(), abs=1e-6)
 
 
-@given(st.lists(st.tuples(number, st.floats(-0.1, 0.1), number), min_size=1, max_size=8))
-def test_inside_the_clip_no_rounding_takes_the_gradient_away(rows) -> None:
-    old, moved, returns = (torch.tensor(column) for column in zip(*rows, strict=True))
-    values = (old + moved).requires_grad_()
+def test_inside_the_clip_no_rounding_takes_the_gradient_away() -> None:
+    # old + (value - old) is not value for most of these.
+    draws = torch.Generator().manual_seed(0)
+    values, old, returns = torch.rand(3, 1000, generator=draws) / 5
+    values.requires_grad_()
     found = value_loss(values, old, returns, 0.2)
     found.losses_N.sum().backward()
     assert not found.clipped_N.any()
