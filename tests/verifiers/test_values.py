@@ -68,7 +68,10 @@ def value(tree: Tree, at: dict[str, Any]) -> Any:
         case ("power", base, exponent):
             return value(base, at) ** exponent
         case (name, inner):
-            return getattr(mpmath, "log" if name == "ln" else name)(value(inner, at))
+            number = value(inner, at)
+            if not abs(number) < 50:  # the sine of a tower of powers takes mpmath for ever
+                raise OverflowError(name)
+            return getattr(mpmath, "log" if name == "ln" else name)(number)
     sign, a, b = tree[0], value(tree[1], at), value(tree[2], at)
     return {"+": a + b, "-": a - b, "*": a * b, "/": a / b if sign == "/" else None}[sign]
 
