@@ -63,13 +63,15 @@ class MathVerifier:
         strict: accept answers in a box or after ``####`` only; short for ``policy="strict"``.
         timeout_s: deadline of one symbolic comparison in a worker, in seconds; tried twice.
         policy: which extraction rules are allowed: ``lenient``, ``strict``, ``boxed+phrase`` ...
+        min_digits: a decimal stands for an exact value that it rounds if it shows so many
+            significant digits.
 
     Raises:
         ConfigError: an unknown setting or a value that is not allowed.
     """
 
     name = "math"
-    version = 1
+    version = 2
 
     def __init__(
         self,
@@ -77,16 +79,18 @@ class MathVerifier:
         strict: bool = False,
         timeout_s: float = 5.0,
         policy: str = "lenient",
+        min_digits: int = 4,
         **unknown: Any,
     ) -> None:
         given = {"units": units, "strict": strict, "timeout_s": timeout_s, "policy": policy}
+        given |= {"min_digits": min_digits}
         self.settings = settings_of(MathSettings, given | unknown, self.name)
         self.policy = self.settings.extraction
         self._golds: dict[str, Gold] = {}
 
     @property
     def key(self) -> str:
-        """``math@1``, with a digest of the settings when they are not the defaults."""
+        """``math@2``, with a digest of the settings when they are not the defaults."""
         return settings_key(f"{self.name}@{self.version}", self.settings)
 
     @property
@@ -202,7 +206,12 @@ class MathVerifier:
                 return _wrong(Reason.DIFFERENT, found, gold, "text")
             return _wrong(Reason.UNREADABLE, found, gold, str(error))
         try:
-            result = compare(gold.node, node, units=self.settings.units)
+            result = compare(
+                gold.node,
+                node,
+                units=self.settings.units,
+                min_digits=self.settings.min_digits,
+            )
         except Unreadable as error:
             return _wrong(Reason.UNREADABLE, found, gold, str(error))
         if result.equal is None:

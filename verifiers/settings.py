@@ -38,6 +38,7 @@ class Allowed(NamedTuple):
 
 NotNegative = Annotated[float, Allowed("a number of 0 or more", lambda value: value >= 0)]
 Count = Annotated[int, Allowed("a whole number of 0 or more", lambda value: value >= 0)]
+Digits = Annotated[int, Allowed("a whole number of 1 or more", lambda value: value >= 1)]
 PolicyName = Annotated[str, Allowed("the name of a policy", lambda value: bool(Policy.of(value)))]
 """``lenient``, ``strict``, or rules joined by ``+``: see `stepmark.verifiers.policy`."""
 
@@ -55,6 +56,9 @@ class MathSettings:
     """Deadline of one symbolic comparison in a worker, in seconds; tried twice."""
     policy: PolicyName = "lenient"
     """Which extraction rules are allowed: ``lenient``, ``strict``, or ``boxed+hash+phrase``."""
+    min_digits: Digits = 4
+    """A decimal stands for an exact value that it rounds if it shows so many significant digits:
+    0.3333 is 1/3 and 0.33 is not. Whole numbers are never rounded to."""
 
     @property
     def extraction(self) -> Policy:

@@ -247,7 +247,7 @@ class Marked:
 
     rollout: Rollout
     verdicts: Mapping[str, Verdict]
-    """By verifier key, such as ``math@1``."""
+    """By verifier key, such as ``math@2``."""
     reward: float | None
     """The weighted sum of the scores, unitless; None when a needed score is missing."""
     step_scores: tuple[float | None, ...] | None = None

@@ -63,7 +63,7 @@ def test_run_prints_the_table_the_first_prompt_and_where_things_are(
     assert run(*base, "--out", "r") == 0
     said = capsys.readouterr()
     assert "| m     | arith/test |  12 | accuracy |" in said.out
-    assert "Verifier: math@1" in said.out
+    assert "Verifier: math@2" in said.out
     assert "The first prompt (arith/test/" in said.err
     assert "stepmark eval show r --wrong" in said.err
     table = Path("r/table.md").read_bytes()

@@ -51,7 +51,7 @@ def test_show_says_what_a_function_asks_for(capsys: pytest.CaptureFixture[str]) 
         {"digits": 3},
         "Right when named.",
     )
-    assert said(capsys, "show", "math")["key"] == "math@1"
+    assert said(capsys, "show", "math")["key"] == "math@2"
     assert run(["verifiers", "show", "mth"]) == 2
     assert "Did you mean 'math'?" in capsys.readouterr().err
 

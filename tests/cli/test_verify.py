@@ -59,7 +59,7 @@ def test_a_verdict_is_one_line_and_exits_0_whether_right_or_wrong(
 
 def test_json_is_the_verdict_row_with_the_key(capsys: pytest.CaptureFixture[str]) -> None:
     said = row(capsys, "The answer is 18.", "--gold", "18")
-    assert said["verifier"] == "math@1"
+    assert said["verifier"] == "math@2"
     assert (said["correct"], said["score"], said["status"], said["reason"]) == (
         True,
         1.0,

@@ -53,7 +53,7 @@ def test_a_folder_holds_verdicts_disagreements_table_and_page(
     assert names == wanted
     assert [row["correct"] for row in rows("marked/verdicts.jsonl")] == [True, True, False]
     assert [row["id"] for row in rows("marked/disagreements.jsonl")] == ["b"]
-    square = [line.split()[-2:] for line in said.splitlines() if line.startswith("math@1: ")]
+    square = [line.split()[-2:] for line in said.splitlines() if line.startswith("math@2: ")]
     assert square == [["1", "1"], ["0", "1"]]
     page = Path("marked/page.html").read_text()
     assert r"\boxed{\frac12}" in page
@@ -191,7 +191,7 @@ def test_what_was_decided_on_the_page_is_read_back(capsys: pytest.CaptureFixture
     decided = ["--adjudicated", "adjudications.jsonl"]
     assert run(["verify", "--file", "r.jsonl", "--out", "marked", *decided]) == 0
     said = capsys.readouterr().out
-    assert "Of 1 decided, math@1 had 1 right and recorded 0; 1 label changed." in said
+    assert "Of 1 decided, math@2 had 1 right and recorded 0; 1 label changed." in said
     assert "0 disagreements" in said
     assert rows("marked/changes.jsonl") == [
         {"id": "b", "k": 0, "was": False, "now": True, "ours": True, "note": "equal"}

@@ -109,7 +109,7 @@ def test_runs_with_other_golds_or_verifiers_are_refused(
         run(engine, tokenizer, rows, judge, GREEDY, out=tmp_path / name, model=name)
     with pytest.raises(RunError, match="two texts or golds"):
         compare(runs["good"], tmp_path / "gold")
-    with pytest.raises(RunError, match="marked by 'math@1' and 'exact@"):
+    with pytest.raises(RunError, match="marked by 'math@2' and 'exact@"):
         compare(runs["good"], tmp_path / "exact")
 
 
@@ -120,7 +120,7 @@ def test_the_table_says_what_is_needed_to_read_an_accuracy(runs: dict[str, Path]
     for word in ("n", "no answer", "truncated", "tokens", "prompt", "95 %"):
         assert word in lines[0]
     assert "mean@4" in text
-    assert "Verifier: math@1" in text
+    assert "Verifier: math@2" in text
     assert "temperature 1, seed 0" in text
     result = read_result(runs["good"])
     assert f"plain@{result.about.prompt_hash[:8]}" in text

@@ -198,7 +198,7 @@ def test_columns_are_those_of_all_parts() -> None:
     [
         ("all", r"has no parts\. Write them in brackets"),
         ("all()", "has no parts"),
-        ("all(math, math)", "math@1 twice"),
+        ("all(math, math)", "math@2 twice"),
         ("all(math", "is not closed"),
         ("all(math)x", "After the bracket"),
         ("sum(0*math)", "Every weight"),

@@ -293,7 +293,7 @@ def test_functions_and_verifiers_pass_through() -> None:
     math = MathVerifier()
     assert load_verifier(math) is math
     assert load_verifier(always)([item("3")])[0].correct
-    assert load_verifier(MathVerifier).key == "math@1"
+    assert load_verifier(MathVerifier).key == "math@2"
 
 
 def test_a_local_function_runs_here_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -41,7 +41,7 @@ class DemoResult:
 
     names: tuple[str, ...]
     keys: tuple[str, ...]
-    """Of the verifiers, with versions, such as ``math@1``."""
+    """Of the verifiers, with versions, such as ``math@2``."""
     marked: tuple[MarkedResponse, ...]
 
     @property
