@@ -43,7 +43,7 @@ ODD_TEXTS = (
 
 
 class CheckFailed(AssertionError):
-    """A verifier breaks its contract; the message lists every promise that it broke."""
+    """A part breaks its contract; the message lists every promise that it broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All promises of one verifier."""
+    """All promises of one part."""
 
     key: str
     checks: tuple[Check, ...]
