@@ -115,7 +115,7 @@ def test_preferences_are_learnt_from_data(bandit, tmp_path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["online-dpo", "spin", "spin-online", "rft", "rft-online"])
-def test_the_bandit_is_learnt_from_the_policys_own_completions(bandit, tmp_path, kind: str) -> None:
+def test_the_bandit_is_learnt_from_completions_of_the_policy(bandit, tmp_path, kind: str) -> None:
     run = bandit(tmp_path / "run")
     run.rollout = run.rollout.model_copy(update={"group_size": 8})
     given = {"outer": 6} if "online" not in kind else {}
