@@ -123,6 +123,10 @@ def test_decoupled_rewards_count_by_weight_and_not_by_spread() -> None:
     # To the epsilon that is added to both deviations.
     assert list(decoupled[:2]) == pytest.approx([0, 0], abs=1e-5)
     assert decoupled[2] > 0 > decoupled[3]
+    # Three to one: sums of 2, -2, 4 and -4 deviations, whitened.
+    heavier = decoupled_advantages([rows], [3.0, 1.0], scale="population")[0]
+    expected = [sum_ / math.sqrt(10) for sum_ in (2, -2, 4, -4)]
+    assert list(heavier) == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_completion_that_lacks_a_weighted_reward_is_left_out_everywhere() -> None:

@@ -121,9 +121,11 @@ def test_both_kinds_of_ipo_agree_on_single_tokens_only(policy, tau) -> None:
         for loss in ("ipo-sum", "ipo-mean")
     ]
     assert each[0] == pytest.approx(each[1])
-    long = pair_logps(doubles([-1.0, -1.0, -1.0]), None, [1, 2])
-    assert reference_margins(long).item() == 1.0
-    assert reference_margins(long, per_token=True).item() == 0.0
+    long = pair_logps(doubles([-1.0, -1.0, -4.0]), None, [2, 1])
+    assert reference_margins(long).item() == 2.0
+    assert reference_margins(long, per_token=True).item() == 3.0
+    assert preference_losses(long, loss="ipo-sum", beta=0.5).item() == 1.0
+    assert preference_losses(long, loss="ipo-mean", beta=0.5).item() == 4.0
 
 
 @given(st.lists(pair, min_size=1, max_size=5), losses, st.integers(0, 4))
