@@ -204,6 +204,10 @@ def _whole_function(name: str, numbers: list[Fraction]) -> Ratio | None:
         if whole[0] > 3_000:
             raise TooLarge(f"{str(first)[:20]}!")
         return Ratio.of(math.factorial(whole[0]))
+    if name == "factorial2" and whole[0] >= -1:
+        if whole[0] > 3_000:
+            raise TooLarge(f"{str(first)[:20]}!!")
+        return Ratio.of(math.prod(range(whole[0], 1, -2)))
     if name == "binomial" and len(whole) == 2 and 0 <= whole[1] <= whole[0]:
         if min(whole[1], whole[0] - whole[1]) * whole[0].bit_length() > MAX_BITS:
             raise TooLarge("a binomial coefficient")

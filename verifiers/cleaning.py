@@ -14,6 +14,9 @@ from .limits import MAX_CHARS, TooLarge
 __all__ = ["clean"]
 
 _INVISIBLE = str.maketrans(dict.fromkeys("\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u00ad"))
+_MARKUP = re.compile(r"<\|[a-z_]{2,20}\|>|</?(?:s|b|i|p|br|em|strong|answer)\s*/?>|&nbsp;")
+"""End marks of chat templates and HTML, which models leave behind answers."""
+_ORNAMENT = re.compile("[\u2600-\u27bf\u25a0\u25a1\u220e\ufe0f\U0001f300-\U0001faff]")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 _WIDE = re.compile("[\uff00-\uffef\ufe50-\ufe6f]")
 _CYCLE = re.compile(
@@ -30,6 +33,8 @@ _DECORATION = re.compile(
     r"\\(?:color|textcolor|hspace|vspace)\*?\s*\{[^{}]*\}|\\underline(?![A-Za-z])"
     r"|\\(?:bf|rm|it|sf|Large|large|small)(?![A-Za-z])"
 )
+_LEADING = re.compile(r"^\s*(?:\\(?:displaystyle|textstyle|[,;:! ])\s*)+")
+_LOST = re.compile(r"(?<![\\A-Za-z])(?=[dt]?frac\s*\{)")
 _ROW_SPACE = re.compile(r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm)\s*\]")
 _UNIT_FRACTION = re.compile(
     r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\s*\{([^{}]*)\}\s*\}"
@@ -60,10 +65,14 @@ def clean(text: str) -> str:
     """
     if len(text) > MAX_CHARS:
         raise TooLarge(f"{len(text)} characters, more than {MAX_CHARS}")
+    if "<" in text or "&" in text:
+        text = _MARKUP.sub(" ", text).replace("&lt;", "<").replace("&gt;", ">")
     if not text.isascii():
         text = _plain_characters(text)
     if "\\" in text:
         text = _plain_commands(text)
+    if "frac{" in text:
+        text = _LOST.sub(lambda _: "\\", text)
     if "C" in text or "P" in text:
         text = _counted(text)
     if "{:" in text:
@@ -102,7 +111,7 @@ def _unwrapped(text: str) -> str:
 
 def _plain_characters(text: str) -> str:
     """ASCII where a character is only another form of it."""
-    text = text.translate(_INVISIBLE)
+    text = _ORNAMENT.sub("", text.translate(_INVISIBLE))
     text = _WIDE.sub(lambda match: unicodedata.normalize("NFKC", match.group()), text)
     text = _VULGAR.sub(_vulgar, text)
     text = re.sub("[₀-₉]+", lambda match: f"_{{{match.group().translate(_LOWERED)}}}", text)
@@ -129,7 +138,8 @@ def _plain_commands(text: str) -> str:
         text = _SYSTEM.sub(lambda m: rf"\begin{{cases}}{m[1]}\end{{cases}}", text)
     if "not" in text:
         text = re.sub(r"\\not\s*=", lambda _: r"\neq ", text)
-    text = _DECORATION.sub(" ", text)
+    text = _DECORATION.sub(" ", text).replace("\\text{\\$}", "\\$")
+    text = _LEADING.sub("", text)
     if "frac" in text:
         text = _UNIT_FRACTION.sub(r"\\text{ \1/\2}\3", text)
     return text

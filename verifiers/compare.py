@@ -178,8 +178,10 @@ def _text(left: Node, right: Node, rules: Rules) -> Comparison | None:
     if not (isinstance(left, Text) or isinstance(right, Text)):
         return None
     a, b = (_words(node) for node in (left, right))
-    both_dates = all(words is not None and words.startswith("date ") for words in (a, b))
-    rule = "date" if both_dates else "text"
+    kinds = [(words or "").partition(" ")[0] for words in (a, b)]
+    rule = (
+        {"date": "date", "time": "clock"}.get(kinds[0], "text") if kinds[0] == kinds[1] else "text"
+    )
     return yes(rule) if a == b and a is not None else no(rule)
 
 

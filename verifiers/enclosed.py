@@ -129,7 +129,7 @@ class Enclosed(Cursor):
         conditions = self.items()
         self.expect("}}")
         reals = not domain or domain[0] == Symbol("reals")
-        if reals and all(is_inequality(condition) for condition in conditions):
+        if reals and all(is_inequality(c) or isinstance(c, Union) for c in conditions):
             return conditions[0] if len(conditions) == 1 else Union("&", conditions)
         return Group("()", (variable, *domain, *conditions))
 

@@ -16,7 +16,7 @@ from .canonical import canonical
 from .limits import MAX_BITS, TooLarge, Unreadable
 from .tree import Binary, Call, Constant, Measure, Node, Number, Percent, Symbol
 
-__all__ = ["approximate", "differ", "names", "value"]
+__all__ = ["approximate", "differ", "functions", "names", "value"]
 
 DIGITS = 60
 POINTS = 4
@@ -71,6 +71,12 @@ def _apart(
 
     with mpmath.workdps(digits):
         at = {name: _draw(seed, name, point) for name in free}
+        signs = {"abs", "conjugate"} & (functions(left) | functions(right))
+        if signs:
+            at = {
+                name: _turned(number, point >> place % 2, "conjugate" in signs)
+                for place, (name, number) in enumerate(at.items())
+            }
         a, b = _value(left, at), _value(right, at)
         if a is None or b is None:
             return None
@@ -98,6 +104,26 @@ def approximate(node: Node) -> Fraction | None:
             return None
         scaled = mpmath.nint(mpmath.re(number) * mpmath.mpf(10) ** 40)
         return Fraction(int(scaled), 10**40)
+
+
+def functions(node: Node) -> set[str]:
+    """The names of the functions in an expression."""
+    match node:
+        case Binary(_, left, right):
+            return functions(left) | functions(right)
+        case Call(name, args):
+            return {name}.union(*(functions(arg) for arg in args))
+        case Percent(inner) | Measure(inner, _):
+            return functions(inner)
+    return set()
+
+
+def _turned(number: Any, bits: int, is_complex: bool) -> Any:
+    """A number of either sign, or a complex one: bars and conjugates tell them apart."""
+    import mpmath
+
+    number = -number if bits & 1 else number
+    return mpmath.mpc(number, number / 3) if is_complex else number
 
 
 def _draw(seed: bytes, name: str, point: int) -> Any:
@@ -189,7 +215,7 @@ def _call(name: str, args: list[Any], at: Mapping[str, Any]) -> Any:
         return _binary("^", first, 1 / args[1])
     if name in ("log", "ln") and len(args) > 1:
         return mpmath.log(first) / mpmath.log(args[1])
-    if name == "factorial" and abs(first) > 3000:
+    if name.startswith("factorial") and abs(first) > 3000:
         raise TooLarge("a factorial")
     if name.startswith("fn:"):
         # An unknown function: some smooth function of its own, the same for the same name.
@@ -213,5 +239,6 @@ def _functions() -> dict[str, Any]:
         "arctan": mpmath.atan, "atan": mpmath.atan, "sinh": mpmath.sinh, "cosh": mpmath.cosh,
         "tanh": mpmath.tanh, "abs": abs, "floor": mpmath.floor, "ceil": mpmath.ceil,
         "max": max, "min": min,
-        "factorial": mpmath.factorial, "binomial": mpmath.binomial,
+        "factorial": mpmath.factorial, "factorial2": mpmath.fac2, "conjugate": mpmath.conj,
+        "binomial": mpmath.binomial,
     }  # fmt: skip

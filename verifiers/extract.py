@@ -49,11 +49,16 @@ CONNECTOR = re.compile(
     r"|\b(?:[A-Za-z]{2,20}\s+)?(?:and|or)\b|\b[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=)+"
 )
 LISTED = re.compile(
-    r"\d[*_$)\]}]{0,3}(?:[\s,;|/*_$(\[]|\b(?:or|and|maybe|possibly|perhaps|vs|versus)\b\.?"
+    r"\d[*_$)\]}]{0,3}(?:[\s,;|?/*_$(\[]|\b(?:or|and|maybe|possibly|perhaps|vs|versus)\b\.?"
     r"|\\text\s*\{\s*(?:or|and)\s*\}|\\\()+[€£]?$"
 )
 """What stands before the last of several numbers: a list of guesses, no answer."""
-DENIED = re.compile(r"\b(?:not|never|cannot|\w+n['’]t)\b[^.!?\n\d]{0,20}$", re.IGNORECASE)
+GUESSED = re.compile(r"[\s$.]{0,4},?\s*or\s+(?:maybe\s+|possibly\s+)?\$?(-?\d[\d.,]*)")
+REFUSED = re.compile(
+    r"[*_$)\]}]{0,4}\s+(?:(?:is|are|was)\s+)?(?:not|too|wrong|incorrect|impossible|cannot|can['’]t)\b"
+)
+DENIED = re.compile(r"\b(?:guess|not|never|cannot|\w+n['’]t)\b[^.!?\n\d]{0,20}$", re.IGNORECASE)
+ONE_LETTER = re.compile(r"(?:\$+|\\\(|\\\[)\s*[A-Za-z]\s*(?:\$+|\\\)|\\\])")
 ESCAPED_END = re.compile(OPENING.pattern + r"\{([^{}$\\]{1,200})\\\}[\s$.]*$")
 
 
@@ -121,6 +126,8 @@ def _boxed(text: str, found: list[Box], offset: int) -> Extraction:
             parts[0] = _inner(found[first].content)
         else:
             parts.insert(0, _inner(found[first].content))
+    if (second := GUESSED.match(text, found[-1].end)) is not None:
+        parts.append(second.group(1))  # \boxed{12} or 13
     different = list(dict.fromkeys(parts))
     contents = tuple(box.content for box in found)
     return Extraction(", ".join(different), "boxed", offset + found[first].start, contents)
@@ -193,13 +200,14 @@ def _last_resort(text: str, offset: int, allowed: Policy) -> Extraction:
     formula = number = None
     if allowed.last_maths and ("$" in text or "\\" in text):
         for match in FORMULA.finditer(text, max(0, len(text) - LAST_CHARS)):
-            formula = match
+            if formula is None or not ONE_LETTER.fullmatch(match.group()):
+                formula = match  # "$2 + 1 = 3$ values of $n$": the letter is no answer
     tail = max(0, len(text) - LAST_CHARS)
     if allowed.last_number:
         for match in NUMBER.finditer(text, tail):
             number = match
     last = max((m for m in (formula, number) if m), key=lambda m: m.end(), default=None)
-    if last is not None and _is_guess(text, last.start()):
+    if last is not None and _is_guess(text, last.start(), last.end()):
         return Extraction(None, "none")
     if formula is not None and (number is None or number.end() <= formula.end()):
         content = next(group for group in formula.groups() if group is not None)
@@ -209,10 +217,14 @@ def _last_resort(text: str, offset: int, allowed: Policy) -> Extraction:
     return Extraction(None, "none")
 
 
-def _is_guess(text: str, start: int) -> bool:
-    """Whether what starts here is the last of a list, or denied: then it is not said to be it."""
+def _is_guess(text: str, start: int, end: int) -> bool:
+    """Whether what stands here is the last of a list, or denied: then it is not said to be it."""
     before = text[max(0, start - 40) : start]
-    return LISTED.search(before) is not None or DENIED.search(before) is not None
+    return (
+        LISTED.search(before) is not None
+        or DENIED.search(before) is not None
+        or REFUSED.match(text, end) is not None
+    )
 
 
 def extract_gold(gold: str) -> Extraction:

@@ -12,6 +12,8 @@ from .folding import text_key
 from .limits import TooLarge, Unreadable
 from .matrices import has_matrix, worked_out
 from .reading import parse
+from .sets import INFINITY
+from .structures import spread
 from .tree import Binary, Call, Measure, Node, Number, Percent, Symbol
 
 __all__ = ["Gold"]
@@ -72,6 +74,8 @@ def _check(node: Node) -> None:
         return
     if has_matrix(node):
         worked_out(node)
+        return
+    if spread(node) is not None or INFINITY in (node, getattr(node, "right", None)):
         return
     if isinstance(node, Number) and node.base is None:
         return

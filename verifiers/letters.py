@@ -14,9 +14,9 @@ OPENING = re.compile(
     r"[\s*_(\[$]{0,6}([A-J])(?:[)\]*_$]{0,4}(?:[.,;:!。，：；、]|\s*$)|(?=[\u4e00-\u9fff]))"
 )
 STATED = re.compile(
-    r"\b(?:it['’]?s|it is|is|be|choose|pick|select|option|choice|go with)"
-    r"\s+(?:option\s+|choice\s+|definitely\s+)?[*_(\[$]{0,4}([A-J])[)\]*_$]{0,4}"
-    r"(?=\s*[.,;!。，]|\s*$|\s+(?:because|since|as)\b)"
+    r"\b(?i:it['’]?s|it is|is|be|choose|pick|select|option|choice|go with|故选|选)"
+    r"(?:\s+|(?<=选)[：:]?\s*)(?:option\s+|choice\s+|definitely\s+)?[*_(\[$]{0,4}([A-J])[)\]*_$]{0,4}"
+    r"(?=\s*[.,;!。，]|\s*$|\s+(?:because|since|as|is(?!\s+not))\b)"
 )
 NEGATED = re.compile(r"\b(?:not|isn['’]t|neither|never)\b[^.,;]{0,12}$", re.IGNORECASE)
 MAX_CHARS = 2_000

@@ -13,7 +13,16 @@ from typing import NamedTuple
 from .boxed import close_brace
 from .limits import MAX_DIGITS, TooLarge, Unreadable
 from .units import CURRENCY, UNIT_WORDS
-from .vocabulary import COMMANDS, DROPPED, FUNCTIONS, GREEK, OPS, TEXTUAL, WORDS
+from .vocabulary import (
+    COMMANDS,
+    DROPPED,
+    FUNCTIONS,
+    GREEK,
+    GREEK_LETTERS,
+    OPS,
+    TEXTUAL,
+    WORDS,
+)
 
 __all__ = ["ORDINALS", "Token", "tokens"]
 
@@ -46,6 +55,9 @@ _GROUPED_IN_BRACKETS = re.compile(r"[1-9]\d{0,2}(?:(?:\{,\}|,\\!\s?)\d{3})+(?!\d
 _SHORT_WORDS = frozenset(
     "yes no odd all the for is of per dne rpm may jan feb mar apr".split()  # noqa: SIM905
 )
+HAN_JOINTS = {"或": "or", "或者": "or", "和": ",", "与": ",", "及": ","}
+SPECIAL = {"∞": "oo", "π": "pi", "∅": "emptyset", "…": "dots"}
+GLUED = ("sqrt", "pi", "sin", "cos", "tan", "cot", "sec", "csc", "log")
 CODES = {"USD": "dollar", "EUR": "euro", "GBP": "sterling"}
 _MATHS_IN_TEXT = re.compile(
     r"[-+]?[\d.,/]*\d(?:\s*[A-Za-z][A-Za-z ^²³/]*)?"
@@ -175,7 +187,8 @@ def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
             Token("op", "}"),
         ]
     elif kind == "han":
-        out.append(Token("text", value, spaced))
+        joined = HAN_JOINTS.get(value)
+        out.append(Token("op", joined, spaced) if joined else Token("text", value, spaced))
     elif kind == "two":
         name = {"==": "=", "**": "^", "+/-": "+-"}.get(value, value)
         out.append(Token("const", "dots", spaced) if value == "..." else Token("op", name, spaced))
@@ -195,14 +208,10 @@ def _piece(kind: str, value: str, spaced: bool, out: list[Token]) -> None:
             out.append(Token("cmd", name, spaced))
     elif value in CURRENCY:
         out.append(Token("unit", CURRENCY[value], spaced))
-    elif value in "∞π∅θαβ…":
-        special = {"∞": "oo", "π": "pi", "∅": "emptyset", "…": "dots"}
-        greek = {"θ": "theta", "α": "alpha", "β": "beta"}
-        out.append(
-            Token("const", special[value], spaced)
-            if value in special
-            else Token("sym", greek[value], spaced)
-        )
+    elif value in SPECIAL:
+        out.append(Token("const", SPECIAL[value], spaced))
+    elif value in GREEK_LETTERS:
+        out.append(Token("sym", GREEK_LETTERS[value], spaced))
     elif value in "√∛":
         out.append(Token("fn", "sqrt" if value == "√" else "cbrt", spaced))
     else:
@@ -226,10 +235,12 @@ def _word(word: str, spaced: bool, out: list[Token]) -> None:
         out.append(Token(*found, spaced))
     elif len(word) > 1 and (word in UNIT_WORDS or (len(word) > 3 and word.lower() in UNIT_WORDS)):
         out.append(Token("text", word, spaced))
+    elif word[:2] == "ln" and len(word) == 3:
+        out += [Token("fn", "ln", spaced), Token("sym", word[2])]
     elif len(word) <= 3 and not (len(word) > 1 and word.lower() in _SHORT_WORDS):
         out += [Token("sym", letter, spaced and index == 0) for index, letter in enumerate(word)]
     else:
-        name = next((known for known in ("sqrt", "pi") if word.startswith(known)), "")
+        name = next((known for known in GLUED if word.startswith(known)), "")
         rest = word[len(name) :]
         if name and len(rest) <= 1:
             _word(name, spaced, out)

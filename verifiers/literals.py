@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from .tree import Binary, Call, Constant, Node, Number, Symbol
+from .tree import Binary, Call, Constant, Measure, Node, Number, Symbol
 
 __all__ = ["ZERO", "barred", "degrees", "going_on", "negative", "number", "residue", "scaled"]
 
@@ -88,4 +88,6 @@ def negative(value: Node) -> Node:
     """Minus a value; of a number, the negative number."""
     if isinstance(value, Number) and value.base is None:
         return Number(-value.value, value.places)
+    if isinstance(value, Measure):
+        return Measure(negative(value.value), value.unit)
     return Binary("-", ZERO, value)

@@ -19,6 +19,7 @@ from .units import is_known_unit, normal_unit
 __all__ = ["Units", "compare_measures", "compound", "lettered"]
 
 Units = Literal["strip", "require", "ignore"]
+MONEY = frozenset(("dollar", "euro", "sterling", "yen", "yuan", "rupee"))
 HEAT = frozenset(("celsius", "fahrenheit"))
 
 
@@ -58,10 +59,19 @@ def _units(a: str, b: str, x: Node, y: Node, units: Units, compare: Compare) -> 
     if not a or not b or a == b:
         return None
     if not (is_known_unit(a) and is_known_unit(b)):
+        if names(x) or names(y):
+            return no("words after a symbol")
+        rates = [unit.rpartition("/")[2] for unit in (a, b) if "/" in unit]
+        if len(rates) == 2 and rates[0] != rates[1] and all(map(is_known_unit, rates)):
+            return no("unit")  # beats per minute, beats per second
         # Words after a number are prose more often than units: "18 ways", "18 arrangements".
-        return no("words after a symbol") if names(x) or names(y) else None
+        return None
+    if a.endswith("unit") or b.endswith("unit"):
+        return None  # "6 units" leaves the length open
     if "degree" in (a, b) and HEAT & {a, b}:
         return None
+    if {a, b} & MONEY and a.partition("/")[0] == b.partition("/")[0]:
+        return None  # $12 beside $12 per hour
     factor = None if units == "require" else conversion(a, b)
     if factor is None:
         return no("unit")

@@ -37,6 +37,7 @@ BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eigh
 BASES |= {"nine": 9, "ten": 10, "twelve": 12, "sixteen": 16}
 CLOSED = [Token("op", "}")]
 POSTFIX = frozenset(("^", "!", "%", "deg", "_", "'"))
+DOUBLE = Token("op", "!")
 MOD = Token("op", "mod")
 
 
@@ -72,6 +73,8 @@ class Parser(Enclosed):
 
     def joined(self, sign: str, left: Node, right: Node) -> Node:
         """A sum or difference; of sets, the set without another."""
+        if isinstance(left, Text) or isinstance(right, Text):
+            raise Unreadable("words inside an expression")
         if sign == "-" and isinstance(right, Group) and right.brackets == "{}":
             return Union("\\", (left, right))
         return Binary(sign, left, right)
@@ -89,6 +92,8 @@ class Parser(Enclosed):
         links = 0
         while True:
             links = self.count(links)
+            if self.is_op("/") and self.peek().kind == "text":
+                return left  # a unit: 12 m/s
             if operator := self.accept("*", "/", "mod"):
                 sign = self.accept("+", "-")
                 plain, first = self.next.kind == "num", self.at
@@ -164,7 +169,8 @@ class Parser(Enclosed):
                 value = self.power(value)
             elif name == "!":
                 self.take()
-                value = Call("factorial", (value,))
+                double = self.next == DOUBLE and self.accept("!")
+                value = Call("factorial2" if double else "factorial", (value,))
             elif name == "%":
                 self.take()
                 value = Percent(value)

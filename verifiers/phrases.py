@@ -40,9 +40,10 @@ NUMBER = re.compile(
     r"|(?<![A-Za-z0-9_.])[-−]?\.\d+%?"
 )
 JOINED = re.compile(r"\s*(?:[,;]|\b(?:or|and)\b|[,;]\s*(?:or|and)\b)\s*")
+SECOND = re.compile(r"\s*(?:,|or|and|/)\s*[*_(\[]{0,4}[A-Z][*_)\]]{0,4}(?=[\s.,;]|$)")
 OTHERWISE = re.compile(r"\s*or\b", re.IGNORECASE)
 REASON = re.compile(
-    r"(?<=[\d$)}])(?:,?\s+(?:because|since|as|which|where)\b|\s*\((?:not|see|since|because|as)\b)"
+    r"(?<=[\d$)}])(?:,?\s+(?:not|because|since|as|which|where)\b|\s*\((?:not|see|since|because|as)\b)"
 )
 """What follows an answer and is none."""
 PLAIN = re.compile(r"[ \t]*([-+]?\$?\d[\d,]*(?:\.\d+)?%?)[ \t]*\.?[ \t]*(?:\n|$)")
@@ -118,6 +119,8 @@ def _following(tail: str) -> str | None:
         return ", ".join(formulas(tail, found))
     while lead := LEAD.match(tail):
         tail = tail[lead.end() :]
+    if (letter := LETTER.match(tail)) and SECOND.match(tail, letter.end()):
+        return SENTENCE_END.split(tail, maxsplit=1)[0]  # "B or C" is no choice
     if (letter := LETTER.match(tail)) and not re.match(r"[AI]\s+[a-z]", tail[letter.start(1) :]):
         return letter.group(1)
     if (letter := re.match(r"([B-HJ-Z]|A)\s+(?:because|since|as|non|not)\b", tail)) is not None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from .folding import fold
 from .limits import TooLarge, Unreadable
-from .measures import compound
+from .measures import compound, lettered
 from .parser import Parser
 from .tree import (
     Binary,
@@ -23,7 +23,7 @@ from .tree import (
     is_inequality,
 )
 from .units import is_known_unit, normal_unit
-from .wording import SCALES
+from .wording import HAN_SCALES, SCALES
 
 __all__ = ["Reader"]
 
@@ -32,6 +32,7 @@ ENDS = frozenset((")", "]", "}", "}}", ">>", ",", ";", "&", "or", "\\\\"))
 """Signs after which a value is no part of a relation, a ratio or a union."""
 SETS = {"cup": "|", "cap": "&", "setminus": "\\"}
 MAX_ITEMS = 200
+_HEDGED = re.compile(r"\b(?:wrong|incorrect|false|not|or|maybe|possibly|at least|at most)\b")
 _DIGIT = re.compile(r"(?<![\^-])\d")
 
 
@@ -114,6 +115,9 @@ class Reader(Parser):
         before = self.take().text if self.tokens[self.at].kind == "unit" else ""
         value = self.expression()
         kind, text, _ = self.tokens[self.at]
+        rate = kind == "text" or (kind == "op" and text == "/" and self.peek().kind == "text")
+        if rate and not isinstance(value, Text):
+            return self.with_unit(value, self.unit(), before)  # $12 per hour, 12 m/s
         if not before and (kind == "end" or (kind == "op" and text != "in")):
             return value
         unit = before
@@ -128,8 +132,10 @@ class Reader(Parser):
             return Text(fold(" ".join(words)))
         return self.with_unit(value, unit)
 
-    def with_unit(self, value: Node, unit: str) -> Node:
+    def with_unit(self, value: Node, unit: str, before: str = "") -> Node:
         """A value under its unit; of "2.5 million" the value, of "x-axis" the words."""
+        if unit[:1] in HAN_SCALES:
+            unit = f"{unit[0]} {unit[1:]}"
         first, _, rest = unit.partition(" ")
         if (scale := SCALES.get(first)) is not None:
             unit = rest
@@ -137,6 +143,7 @@ class Reader(Parser):
                 value = Number(value.value * scale)
             else:
                 value = Binary("*", value, Number(Fraction(scale)))
+        unit = f"{before} {unit}".strip() if before else unit
         option = isinstance(value, Symbol) and "A" <= value.name <= "J"
         if unit and option and not unit[:1].islower():
             return Labelled(value.name, Text(fold(unit)))  # "C Cecile"
@@ -145,7 +152,7 @@ class Reader(Parser):
         if isinstance(value, Measure) and unit:  # 20^\\circ\\text{C}
             return Measure(value.value, normal_unit(f"{value.unit} {unit}"))
         if unit and self.next.kind == "num":  # 2 hours 30 minutes
-            total = compound((Measure(value, normal_unit(unit)), self.measured()))
+            total = compound((Measure(value, normal_unit(unit)), lettered(self.measured())))
             if total is None:
                 raise Unreadable(f"a number after the unit {unit!r}")
             return total
@@ -170,6 +177,6 @@ class Reader(Parser):
             else:
                 words.append(token.text)
         unit = " ".join(words)
-        if _DIGIT.search(unit):  # "17 or maybe 18" is no 17
-            raise Unreadable(f"a number among the words {unit[:40]!r} after a value")
+        if _DIGIT.search(unit) or _HEDGED.search(unit):  # "17 or maybe 18", "17 is wrong"
+            raise Unreadable(f"a number or a doubt among the words {unit[:40]!r} after a value")
         return unit

@@ -12,7 +12,7 @@ from .limits import Unreadable
 from .measures import compound
 from .numbers import in_base, read_number
 from .reader import Reader
-from .spellings import date_of
+from .spellings import date_of, time_of
 from .tree import Binary, Group, Labelled, Measure, Node, Number, Symbol, Text
 from .units import normal_unit
 from .wording import WORD_NUMBERS, introduced, spoken_measure, spoken_number
@@ -60,6 +60,8 @@ def parse(text: str) -> Node:
     if (option := _OPTION.fullmatch(cleaned)) is not None:
         letter = option.group(1) or option.group(2) or option.group(3)
         return Labelled(letter, parse(option.group(4)))
+    if (time := time_of(cleaned)) is not None:
+        return Text(f"time {time}")
     if (date := date_of(cleaned)) is not None:
         return Text(f"date {' '.join(date)}")
     if (based := in_base(cleaned)) is not None:

@@ -6,7 +6,7 @@ import re
 
 from .folding import fold
 
-__all__ = ["date_of", "plain_words", "same_spelling"]
+__all__ = ["date_of", "plain_words", "same_spelling", "time_of"]
 
 _MONTHS = {
     name[:3]: name
@@ -105,6 +105,19 @@ def date_of(text: str) -> tuple[str, ...] | None:
     days = [word for word in numbers if len(word) <= 2]
     years = [word for word in numbers if len(word) == 4]
     return (months[0][:3], *days, *years) if len(days) + len(years) == len(numbers) else None
+
+
+def time_of(text: str) -> str | None:
+    """A time of the day whose half is named, in hours and minutes of 24; else None.
+
+    >>> time_of("3:20 p.m."), time_of("3:20")
+    ('15:20', None)
+    """
+    known = _clock(text) if ":" in text else None
+    if known is None or not known[1]:
+        return None
+    minutes, seconds = divmod(known[0], 60)
+    return f"{minutes // 60}:{minutes % 60:02d}" + (f":{seconds:02d}" if seconds else "")
 
 
 def _clock(text: str) -> tuple[int, bool] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .evaluate import differ
+from .evaluate import differ, functions
 from .limits import TooLarge, Unreadable
 from .tree import Binary, Call, Constant, Measure, Node, Number, Percent, Symbol
 
@@ -25,7 +25,8 @@ def prove(left: Node, right: Node) -> str:
     import sympy
 
     try:
-        difference = to_sympy(left) - to_sympy(right)
+        positive = not {"abs", "conjugate"} & (functions(left) | functions(right))
+        difference = to_sympy(left, positive) - to_sympy(right, positive)
         if sympy.expand(difference) == 0 or sympy.simplify(difference) == 0:
             return "symbolic"
     except (
@@ -43,8 +44,8 @@ def prove(left: Node, right: Node) -> str:
     return "numeric" if differ(left, right, digits=300, points=8) is False else "different"
 
 
-def to_sympy(node: Node) -> Any:
-    """The sympy expression of a tree; symbols are positive.
+def to_sympy(node: Node, positive: bool = True) -> Any:
+    """The sympy expression of a tree; symbols are positive unless told otherwise.
 
     Raises:
         Unreadable: the tree holds something that is no expression.
@@ -57,7 +58,7 @@ def to_sympy(node: Node) -> Any:
                 return sympy.Integer(int(str(int(value)), base))
             return sympy.Rational(value.numerator, value.denominator)
         case Symbol(name):
-            return sympy.Symbol(name, positive=True)
+            return sympy.Symbol(name, positive=True if positive else None)
         case Constant("pi"):
             return sympy.pi
         case Constant("e"):
@@ -65,11 +66,11 @@ def to_sympy(node: Node) -> Any:
         case Constant("i"):
             return sympy.I
         case Percent(inner):
-            return to_sympy(inner) / 100
+            return to_sympy(inner, positive) / 100
         case Measure(inner, _):
-            return to_sympy(inner)
+            return to_sympy(inner, positive)
         case Binary(op, left, right):
-            a, b = to_sympy(left), to_sympy(right)
+            a, b = to_sympy(left, positive), to_sympy(right, positive)
             return {
                 "+": a.__add__,
                 "-": a.__sub__,
@@ -78,7 +79,7 @@ def to_sympy(node: Node) -> Any:
                 "^": a.__pow__,
             }[op](b)
         case Call(name, args):
-            return _call(name, [to_sympy(arg) for arg in args])
+            return _call(name, [to_sympy(arg, positive) for arg in args])
     raise Unreadable(f"a {type(node).__name__.lower()} is no expression")
 
 

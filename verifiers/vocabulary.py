@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "DROPPED", "FUNCTIONS", "GREEK", "OPS", "TEXTUAL", "WORDS"]
+__all__ = ["COMMANDS", "DROPPED", "FUNCTIONS", "GREEK", "GREEK_LETTERS", "OPS", "TEXTUAL", "WORDS"]
 
 FUNCTIONS = frozenset(
     [
@@ -108,6 +108,13 @@ GREEK = frozenset(
         "hbar",
     ]
 )
+GREEK_LETTERS = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
+    "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu",
+    "ξ": "xi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi", "ψ": "psi",
+    "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi",
+    "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
 COMMANDS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("cdot", "times", "ast"), ("op", "*")),
     **dict.fromkeys(("div",), ("op", "/")),
@@ -119,7 +126,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("{", "lbrace"), ("op", "{{")),
     **dict.fromkeys(("}", "rbrace"), ("op", "}}")),
     **dict.fromkeys(("mid", "vert", "lvert", "rvert", "|"), ("op", "|")),
-    **dict.fromkeys(("frac", "dfrac", "tfrac", "cfrac"), ("frac", "frac")),
+    **dict.fromkeys(("frac", "dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"), ("frac", "frac")),
     **dict.fromkeys(("binom", "dbinom", "tbinom"), ("binom", "binom")),
     **dict.fromkeys(("emptyset", "varnothing"), ("const", "emptyset")),
     "lt": ("op", "<"),
@@ -196,6 +203,8 @@ DROPPED = frozenset(
         "bm",
         "vec",
         "angle",
+        "blacksquare",
+        "qed",
         "triangle",
         "hat",
         "overrightarrow",

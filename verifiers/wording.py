@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-__all__ = ["SCALES", "WORD_NUMBERS", "introduced", "spoken_measure", "spoken_number"]
+__all__ = ["HAN_SCALES", "SCALES", "WORD_NUMBERS", "introduced", "spoken_measure", "spoken_number"]
 
 _ONES = [
     "zero",
@@ -35,6 +35,8 @@ WORD_NUMBERS |= {word: 10 * value for value, word in enumerate(_TENS, 2)}
 """Words below a hundred."""
 SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 SCALES |= {"trillion": 10**12}
+HAN_SCALES = {"万": 10**4, "亿": 10**8}
+SCALES |= HAN_SCALES
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8}
 _PARTS |= {"seventh": 7, "ninth": 9, "tenth": 10}
 _LEADING = re.compile(
