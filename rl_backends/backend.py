@@ -50,6 +50,8 @@ class Models:
     """Weight of what the scorers say of the steps; 0 where steps are not rewarded."""
     verifiers: Mapping[str, float] = field(default_factory=dict[str, float])
     """The verifiers' weights in the reward, by their keys."""
+    groups: int | None = None
+    """Groups that a step is to learn from, ``rollout.prompts_per_step``, of those drawn."""
 
 
 @dataclass(frozen=True, slots=True)

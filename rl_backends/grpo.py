@@ -71,9 +71,13 @@ class Grpo:
         outcomes = self._outcomes(groups, rewards, models)
         flat = [_is_flat(*pair, models) for pair in zip(groups, rewards, strict=True)]
         samples: list[TrainingSample] = []
+        useful = 0
         for number, group in enumerate(groups):
             if flat[number] and self.config.flat_groups != "keep":
                 continue
+            useful += 1
+            if self.config.flat_groups == "resample" and useful > (models.groups or useful):
+                break  # more were drawn than the step learns from
             advantages = self._tokens(group, outcomes[number], models)
             for place, row in enumerate(group):
                 if row.rollout.finish == "length" and self.config.truncated == "mask":
@@ -82,6 +86,14 @@ class Grpo:
                 values = torch.tensor(advantages[place], dtype=torch.float32)
                 samples.append(replace(sample, advantages=values))
         return Prepared(samples, {"frac_reward_zero_std": sum(flat) / max(len(groups), 1)})
+
+    def lacks_groups(self, groups: Sequence[tuple[Marked, ...]], models: Models) -> bool:
+        """Whether further problems are to be drawn: too few of these groups teach something."""
+        if self.config.flat_groups != "resample":
+            return False
+        rewards = [[row.reward for row in group] for group in groups]
+        flat = sum(_is_flat(*pair, models) for pair in zip(groups, rewards, strict=True))
+        return len(groups) - flat < (models.groups or 0)
 
     def _references(
         self, drawn: list[list[TrainingSample]], models: Models

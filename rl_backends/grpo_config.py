@@ -49,7 +49,9 @@ class GrpoConfig(AlgorithmConfig):
     ``rollout.prompts_per_step`` groups are useful (DAPO, arXiv:2503.14476, section 3.2)."""
     resample_rounds: int = Field(default=3, ge=1)
     """Most times that ``resample`` draws ``rollout.prompts_per_step`` further problems."""
-    aggregation: Literal["sequence-mean", "token-mean", "sequence-sum", "constant"] = "sequence-mean"
+    aggregation: Literal["sequence-mean", "token-mean", "sequence-sum", "constant"] = (
+        "sequence-mean"
+    )
     """How token losses become one number; ``sequence-mean`` is eq. (3)."""
     constant_length: int | None = Field(default=None, ge=1)
     """Length, in tokens, that ``aggregation = "constant"`` divides by (Dr. GRPO)."""

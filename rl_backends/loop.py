@@ -45,6 +45,7 @@ from .interrupts import Interrupted, StopRequest
 from .keeper import Keeper
 from .metrics import describe
 from .refresh import Refresher
+from .resample import drawn_further
 from .reward import Reward, check_errors
 from .scoring import check_step_counts
 from .sources import Drawing, drawing_of, is_sampled, sampled_part
@@ -170,6 +171,7 @@ class Loop:
             run.checkpoints, policy, self.optimizer, c.keep_checkpoints, self.tell, self.critic
         )
         self.metrics: dict[str, float] = {}
+        self.wanted = rollout.prompts_per_step
         self.is_checked = not is_sampled(backend.source)
 
     def _critic(self) -> tuple[Critic, torch.optim.Optimizer] | None:
@@ -279,7 +281,9 @@ class Loop:
         model = self.policy.model
         with self.frozen.sampling(model, self.engine, step - 1):
             name = fingerprint(model) if is_sampled(self.backend.source) else ""
-            return self.collector.collect(step, self.prompts(step), name, max_error_share=share)
+            draw = partial(self.collector.collect, step, policy=name, max_error_share=share)
+            groups = draw(self.prompts(step))
+            return drawn_further(self.backend, groups, self.prompts, draw, self._models(step))
 
     def _count_steps(self, groups: list[tuple[Marked, ...]]) -> None:
         """Tell how many steps the first completions have; refuse when most have one only."""
@@ -306,6 +310,7 @@ class Loop:
             outcome=reward.outcome,
             process=reward.process if reward.rewards_steps else 0.0,
             verifiers={verifier.key: weight for verifier, weight in reward.terms},
+            groups=self.wanted,
         )
 
     def _values(self) -> Callable[[Sequence[TrainingSample]], list[Any]] | None:
