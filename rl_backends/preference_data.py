@@ -1,7 +1,8 @@
 """A data set of preferences as an engine: it hands out chosen and rejected completions.
 
 The columns are TRL's: ``prompt``, ``chosen``, ``rejected``, each a text or a list of messages. A
-list may hold the whole conversation: its last message, by the assistant, is the completion.
+list may hold the whole conversation: its last message, by the assistant, is the completion. What
+is rejected may be empty (a model that ended at once); what is chosen may not.
 """
 
 from __future__ import annotations
@@ -62,18 +63,21 @@ def _cell(problem: Problem, column: str, name: str, row: str) -> str:
         ]
         raise DataError(" ".join(word for word in words if word))
     text = completion_text(problem.meta[column])
-    if text is None:
+    if text is None or (name == CHOSEN and not text.strip()):
         shown = repr(problem.meta[column])
+        kind = "a text with words in it" if name == CHOSEN else "a text"
         raise DataError(
             f"{row}: {column!r} is {shown if len(shown) <= SHOWN else shown[:SHOWN] + '...'}; "
-            "it must be a text with words in it, or messages of which only the last is the "
-            "assistant's. Mend or remove the row."
+            f"it must be {kind}, or messages of which only the last is the assistant's. "
+            "Mend or remove the row."
         )
     return text
 
 
 def completion_text(cell: Any) -> str | None:
     """The completion that a cell holds; None when it holds none, or a longer conversation.
+
+    A model may end at once, so that a completion may be empty.
 
     >>> completion_text(" 4"), completion_text([{"role": "assistant", "content": "4"}])
     (' 4', '4')
@@ -85,7 +89,7 @@ def completion_text(cell: Any) -> str | None:
         roles = [row.get("role") if isinstance(row, Mapping) else None for row in rows]
         is_reply = roles[-1] == "assistant" and roles[:-1] in ([], ["user"], ["system", "user"])
         cell = rows[-1].get("content") if is_reply else None
-    return cell if isinstance(cell, str) and cell.strip() else None
+    return cell if isinstance(cell, str) else None
 
 
 class PreferenceData:

@@ -20,6 +20,7 @@ from stepmark.rl_backends import (
     SpinConfig,
     backends,
 )
+from stepmark.testing import check_backend
 from stepmark.training.forward import TokenOut
 from stepmark.training.packing import pack
 from stepmark.training.sample import TrainingSample
@@ -229,6 +230,14 @@ def test_every_setting_is_documented(model) -> None:
 
 def test_the_backends_are_registered() -> None:
     assert [backends.load(name) for name in ("dpo", "online-dpo", "spin")] == [Dpo, OnlineDpo, Spin]
+
+
+@pytest.mark.parametrize("config", LOSSES[1:], ids=lambda config: f"{config.loss}-{config.beta}")
+def test_other_losses_keep_the_contract_of_backends(config: DpoConfig) -> None:
+    """All but the bandit's: one step cannot teach it."""
+    given = config.model_dump(exclude_defaults=True) | {"steps": 1}
+    *laws, _ = check_backend("dpo", given, strict=False).checks
+    assert not [(law.name, law.seen) for law in laws if not law.passed]
 
 
 def test_nothing_trains_through_the_reference() -> None:

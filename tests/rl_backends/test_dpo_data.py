@@ -34,8 +34,8 @@ def test_columns_may_have_other_names() -> None:
     assert (found.meta["chosen"], found.meta["rejected"]) == ("b", "c")
 
 
-BAD = [None, "", "  ", 3, [], [USER], [REPLY, USER], ["b"], [USER, REPLY, USER, REPLY]]
-BAD += [[{"role": "assistant", "content": ""}], [{"role": "assistant", "content": [1]}]]
+BAD = [None, 3, [], [USER], [REPLY, USER], ["b"], [USER, REPLY, USER, REPLY]]
+BAD += [[{"role": "assistant", "content": None}], [{"role": "assistant", "content": [1]}]]
 
 
 @pytest.mark.parametrize("cell", BAD, ids=repr)
@@ -46,6 +46,14 @@ def test_a_row_that_holds_no_completion_is_refused_by_its_number(cell: Any) -> N
     ) as said:
         preference_problems(rows, "p.jsonl")
     assert len(str(said.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("cell", ["", " \n", [{"role": "assistant", "content": ""}]], ids=repr)
+def test_a_model_may_have_written_nothing_but_nothing_is_never_chosen(cell: Any) -> None:
+    (found,) = preference_problems([problem(chosen="b", rejected=cell)], "p.jsonl")
+    assert not found.meta["rejected"].strip()
+    with pytest.raises(DataError, match=r"'chosen' is .* with words in it"):
+        preference_problems([problem(chosen=cell, rejected="c")], "p.jsonl")
 
 
 def test_a_missing_column_is_named_with_what_there_is() -> None:

@@ -1,4 +1,4 @@
-"""The gradient coefficients of docs/paradigm.md by autograd: -d(loss) by the log-prob of a token."""
+"""The gradient coefficients of docs/paradigm.md by autograd: -d(loss) by each token's log-prob."""
 
 from __future__ import annotations
 
