@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from stepmark.config.tables import RolloutTable, RunConfig
+from stepmark.config.tables import Names, RolloutTable, RunConfig
 from stepmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,6 +70,9 @@ class AlgorithmConfig(BaseModel):
     """Largest share of error verdicts in a step; above it the run stops with the first one."""
     log_entropy: bool = True
     """Whether the entropy of the policy at each sampled token is measured."""
+    trackers: Names = ()
+    """Where metrics go besides ``metrics.jsonl``: ``tensorboard``, ``trackio``, ``wandb``, or a
+    class of yours, ``file.py:Class``. May change when a run is resumed."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

@@ -60,10 +60,13 @@ def make_plan(composed: Composed) -> Plan:
         DataError: the data cannot be read, or lacks what the backend or a verifier needs.
         UnknownNameError: no backend, task, verifier or engine is called that.
     """
+    from stepmark.training.trackers import check_trackers
+
     from .engine import engine_class
 
     config, backend = read_settings(composed)
     engine_class(config.rollout.engine)
+    check_trackers(backend.config.trackers)
     source = backend.source
     samples = source in ("rollouts", "self-play")
     tasks, weights = _training_tasks(config, needs_gold=source == "rollouts")

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from stepmark.rl_backends import Event, TrainResult
     from stepmark.tasks import LoadedTask, PromptTemplate
     from stepmark.training.checkpoint import Policy
+    from stepmark.training.trackers import Trackers
 
     from .plan import Plan
 
 __all__ = ["next_run_folder", "start"]
+
+MAY_CHANGE = frozenset({"algorithm.trackers"})
+"""Settings that no number of a run depends on: a resumed run may have others."""
 
 TRIED = 256
 """Prompts of a task that are rendered before anything is written: the longest ones."""
@@ -48,18 +52,24 @@ def start(
     from stepmark.engines import load_policy
     from stepmark.rl_backends import train
     from stepmark.store import RunFolder
+    from stepmark.store.run import flatten
     from stepmark.training.checkpoint import Policy, fingerprint
+    from stepmark.training.trackers import Trackers
 
     config = plan.config
     tree = config.model_dump(mode="json")
-    RunFolder.check(out, tree, _manifest(plan, None), resume=resume)
+    RunFolder.check(out, tree, _manifest(plan, None), resume=resume, may_change=MAY_CHANGE)
     if policy is None:
         policy = Policy(*load_policy(config.model.policy, config.model.dtype, config.model.device))
     engine = _engine(config, policy)
     reference = _reference(plan)
     _try_prompts(plan, policy)
     manifest = _manifest(plan, fingerprint(policy.model))
-    with RunFolder.create(out, tree, manifest, resume=resume) as run:
+    trackers = Trackers(plan.backend.config.trackers, out, flatten(tree))
+    with (
+        RunFolder.create(out, tree, manifest, resume=resume, may_change=MAY_CHANGE) as run,
+        trackers,
+    ):
         return train(
             run,
             plan.backend,
@@ -71,8 +81,23 @@ def start(
             reward=plan.reward,
             reference=reference,
             evaluate=_evaluation(plan, engine),
-            on_event=on_event,
+            on_event=_both(on_event, trackers),
         )
+
+
+def _both(on_event: Callable[[Event], None] | None, trackers: Trackers) -> Callable[[Event], None]:
+    """Events to whoever watches, and what they measure to the trackers."""
+    from stepmark.rl_backends import Evaluated, Refreshed, StepDone
+
+    def tell(event: Event) -> None:
+        if on_event is not None:
+            on_event(event)
+        if isinstance(event, StepDone | Refreshed):
+            trackers.log(event.step, event.metrics)
+        elif isinstance(event, Evaluated):
+            trackers.log(event.step, {f"eval/{key}": n for key, n in event.metrics.items()})
+
+    return tell
 
 
 def _manifest(plan: Plan, weights: str | None) -> dict[str, Any]:

@@ -170,6 +170,7 @@ TABLE: tuple[Alias, ...] = (
         ("grad_clip", "clip_grad"),
         ("max_norm",),
     ),
+    Alias("algorithm.trackers", ("report_to",), ("trainer.logger",), ("use_wandb",)),
     Alias("algorithm.eval_every", ("eval_steps",), ("test_freq",), ("eval_steps",)),
     Alias("algorithm.save_every", ("save_steps",), ("save_freq",), ("save_steps",)),
     Alias(

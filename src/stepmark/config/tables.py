@@ -22,6 +22,7 @@ from stepmark.registry import Reference
 __all__ = [
     "DataTable",
     "ModelTable",
+    "Names",
     "RefreshTable",
     "RewardTable",
     "RolloutTable",
@@ -53,6 +54,7 @@ def _names(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+"""Several names; in a file or on a command line also one text with commas between them."""
 
 
 class ModelTable(Table):
