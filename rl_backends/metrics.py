@@ -17,7 +17,13 @@
 | `entropy` | nats per token | falls slowly |
 | `clip_ratio/low_mean`, `high_mean`, `region_mean` | share of tokens | below 0.2 |
 | `ratio_mean` | mean importance ratio | near 1 |
-| `grad_norm` | before clipping | finite, steady |
+| `policy/approxkl_avg` | nats, half the squared log-ratio to the sampler (PPO) | below 0.02 |
+| `critic/explained_variance` | share of the returns' variance that the critic foresaw | rises to 1 |
+| `critic/values_mean`, `critic/returns_mean` | reward, mean over tokens | near each other |
+| `val/clipfrac_avg` | share of tokens whose value the clip held | below 0.2 |
+| `objective/kl` | nats per completion, as sampled | below 10 |
+| `objective/non_score_reward`, `objective/rlhf_reward` | of the divergence; of all, per completion | |
+| `grad_norm`, `critic/grad_norm` | before clipping | finite, steady |
 | `learning_rate`, `num_tokens` | ; sampled tokens of the step | |
 """
 
