@@ -18,11 +18,11 @@
 | `clip_ratio/low_mean`, `high_mean`, `region_mean` | share of tokens | below 0.2 |
 | `ratio_mean` | mean importance ratio | near 1 |
 | `policy/approxkl_avg` | nats, half the squared log-ratio to the sampler (PPO) | below 0.02 |
-| `critic/explained_variance` | share of the returns' variance that the critic foresaw | rises to 1 |
+| `critic/explained_variance` | share of the returns' variance that was foreseen | up to 1 |
 | `critic/values_mean`, `critic/returns_mean` | reward, mean over tokens | near each other |
 | `val/clipfrac_avg` | share of tokens whose value the clip held | below 0.2 |
 | `objective/kl` | nats per completion, as sampled | below 10 |
-| `objective/non_score_reward`, `objective/rlhf_reward` | of the divergence; of all, per completion | |
+| `objective/non_score_reward`, `objective/rlhf_reward` | of the divergence; of all | |
 | `grad_norm`, `critic/grad_norm` | before clipping | finite, steady |
 | `learning_rate`, `num_tokens` | ; sampled tokens of the step | |
 """

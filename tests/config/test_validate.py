@@ -21,6 +21,7 @@ from stepmark.config import (
     validate,
 )
 from stepmark.config.aliases import TABLE
+from stepmark.rl_backends.ppo_config import PpoConfig
 from stepmark.config.tables import Table
 from stepmark.errors import ConfigError
 from stepmark.rl_backends.config import AlgorithmConfig
@@ -38,7 +39,7 @@ class Plain(Table):
 
 
 RUN = run_config(Plain)
-OF_GRPO = ("beta", "clip_low", "clip_high", "aggregation", "scale")
+OF_BACKENDS = {"scale", *PpoConfig.model_fields}
 
 
 def built(*sets: str) -> RunConfig:
@@ -165,7 +166,7 @@ def test_settings_list_defaults_sources_and_what_must_be_set() -> None:
 def test_every_alias_of_a_table_leads_to_a_setting_that_exists() -> None:
     known = {row.key for row in settings_of(run_config(AlgorithmConfig))}
     for row in TABLE:
-        in_backend = row.key in {f"algorithm.{name}" for name in OF_GRPO}
+        in_backend = row.key in {f"algorithm.{name}" for name in OF_BACKENDS}
         assert " " in row.key or in_backend or row.key in known, row.key
     assert ALIASES["num_generations"] == "rollout.group_size"
     assert ALIASES["ppo_epochs"] == "algorithm.mu"
