@@ -97,7 +97,8 @@ def _train(preset: str, folder: Path, model: Path, scale: float) -> Path:
     from stepmark.config.compose import read_preset
 
     from .plan import make_plan
-    from .train import Watch, write_reports
+    from .train import write_reports
+    from .watch import Watch
     from .wiring import start
 
     settings = read_preset(preset)["algorithm"]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import Debug, Json, emit, err, out, say, warn
+from .console import Debug, Json, emit, out, say, warn
 from .golds import tell_golds
 
 if TYPE_CHECKING:
     from stepmark.config import Composed
-    from stepmark.rl_backends import Event, TrainResult
+    from stepmark.rl_backends import TrainResult
 
     from .plan import Plan
 
-__all__ = ["Watch", "train", "write_reports"]
+__all__ = ["train", "write_reports"]
 
 
 def train(
@@ -111,6 +110,7 @@ def _run(composed: Composed, out_: Path | None, resume: bool, as_json: bool) -> 
 
     from .interrupt import same_command, stoppable
     from .plan import make_plan
+    from .watch import Watch
     from .wiring import next_run_folder, start
 
     if resume and out_ is None:
@@ -167,71 +167,3 @@ def _tell(result: TrainResult, folder: Path) -> None:
     out.print(f"  page        {folder / 'report.html'}", markup=False)
     model = result.final if result.best is None else result.best
     out.print(f"Next: stepmark eval run --model {model} --task NAME --out FOLDER", markup=False)
-
-
-class Watch:
-    """Shows a run on a terminal: a bar with time left, and a line now and then elsewhere.
-
-    Args:
-        what: the word in front of the bar.
-        every: steps between lines where there is no terminal.
-    """
-
-    def __init__(self, what: str, every: int | None = None) -> None:
-        from .console import progress
-
-        self.what, self.every = what, every
-        self.bar = progress()
-        self.id: Any = None
-        self.first_step, self.started = 0, 0.0
-
-    def __enter__(self) -> Watch:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def __call__(self, event: Event) -> None:
-        """Show one event."""
-        from stepmark.rl_backends import (
-            Evaluated,
-            Refreshed,
-            Saved,
-            Started,
-            StepDone,
-            StepsCounted,
-        )
-
-        if isinstance(event, Started):
-            self.id = self.bar.add_task(self.what, total=event.steps, completed=event.step)
-            self.first_step, self.started = event.step, time.monotonic()
-        elif isinstance(event, StepsCounted):
-            say(f"{self.what}: {event.counts}")
-        elif isinstance(event, Refreshed):
-            numbers = ", ".join(f"{name} {value:.3g}" for name, value in event.metrics.items())
-            say(f"{self.what} step {event.step}: reward models learnt; {numbers}")
-        elif isinstance(event, StepDone):
-            self._step(event.step, event.steps, event.metrics)
-        elif isinstance(event, Evaluated):
-            accuracy = event.metrics.get("accuracy")
-            best = ", the best so far" if event.is_best and event.step else ""
-            if accuracy is not None:
-                say(f"{self.what} step {event.step}: held-out accuracy {accuracy:.1%}{best}")
-        elif isinstance(event, Saved) and not err.is_terminal:
-            say(f"{self.what} step {event.step}: saved {event.path}")
-
-    def _step(self, step: int, steps: int, metrics: Any) -> None:
-        names = [name for name in ("reward", "loss") if name in metrics][:1]
-        numbers = " ".join(f"{name} {metrics[name]:.3f}" for name in names)
-        self.bar.update(self.id, completed=step, description=f"{self.what} {numbers}")
-        every = self.every or max(1, steps // 20)
-        if not err.is_terminal and (step % every == 0 or step == steps):
-            say(f"{self.what} step {step} of {steps}: {numbers}{self._left(step, steps)}")
-
-    def _left(self, step: int, steps: int) -> str:
-        if step == steps:
-            return ""
-        pace = (time.monotonic() - self.started) / max(step - self.first_step, 1)
-        minutes = pace * (steps - step) / 60
-        return f", about {minutes:.0f} min left" if minutes >= 1 else ", under a minute left"
