@@ -21,10 +21,10 @@ from stepmark.config import (
     validate,
 )
 from stepmark.config.aliases import TABLE
-from stepmark.rl_backends.ppo_config import PpoConfig
 from stepmark.config.tables import Table
 from stepmark.errors import ConfigError
 from stepmark.rl_backends.config import AlgorithmConfig
+from stepmark.rl_backends.ppo_config import PpoConfig
 
 
 class Plain(Table):
