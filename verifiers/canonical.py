@@ -121,7 +121,7 @@ def _exponential(kind: str, base: object, exponent: Ratio, times: int) -> Ratio:
             atom = (
                 Ratio.atom((base,), count)
                 if kind == "exp"
-                else root(Ratio.of(int(str(base))), count)
+                else root(Ratio.of(int(str(base))), Fraction(count))
             )
         else:
             atom = Ratio.atom((kind, base, repr(monomial), repr(bottom)), count)

@@ -33,7 +33,7 @@ def _registry() -> Any:
         import pint
     except ImportError:
         return None  # the extra [units] is not installed: different units stay different
-    registry = pint.UnitRegistry(non_int_type=Fraction)
+    registry: Any = pint.UnitRegistry(non_int_type=Fraction)  # type: ignore[arg-type]
     registry.define("us_dollar = [us_currency]")
     registry.define("us_cent = us_dollar / 100")
     return registry

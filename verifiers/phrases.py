@@ -71,10 +71,11 @@ def last_phrase(text: str) -> re.Match[str] | None:
         return last
     lower = text.lower()
     at = lower.rfind("answer")
-    while at >= 0 and (found := PHRASE.match(text, at)) is None:
+    found = PHRASE.match(text, at) if at >= 0 else None
+    while at >= 0 and found is None:
         at = lower.rfind("answer", 0, at)
-    line = _last_line(text, lower, at)
-    return line or (found if at >= 0 else None)
+        found = PHRASE.match(text, at) if at >= 0 else None
+    return _last_line(text, lower, at) or found
 
 
 def _last_line(text: str, lower: str, after: int) -> re.Match[str] | None:

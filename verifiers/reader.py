@@ -36,6 +36,11 @@ _HEDGED = re.compile(r"\b(?:wrong|incorrect|false|not|or|maybe|possibly|at least
 _DIGIT = re.compile(r"(?<![\^-])\d")
 
 
+def is_option(letter: str, words: str) -> bool:
+    """Whether a letter before words names an option: they begin with a capital, or are Chinese."""
+    return "A" <= letter <= "J" and not words[:1].islower()
+
+
 class Reader(Parser):
     """The parser with what stands above expressions."""
 
@@ -144,8 +149,7 @@ class Reader(Parser):
             else:
                 value = Binary("*", value, Number(Fraction(scale)))
         unit = f"{before} {unit}".strip() if before else unit
-        option = isinstance(value, Symbol) and "A" <= value.name <= "J"
-        if unit and option and not unit[:1].islower():
+        if unit and isinstance(value, Symbol) and is_option(value.name, unit):
             return Labelled(value.name, Text(fold(unit)))  # "C Cecile"
         if unit and isinstance(value, Symbol) and not is_known_unit(normal_unit(unit)):
             return Text(fold(f"{value.name} {unit}"))
