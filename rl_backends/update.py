@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 
-from stepmark.errors import RunError
 from stepmark.seeds import derive_seed
 from stepmark.training.critic import Critic, token_values
-from stepmark.training.forward import token_logps
-from stepmark.training.packing import pack
+from stepmark.training.forward import micro_batches, token_logps
 from stepmark.training.sample import TrainingSample
 
 from .backend import Backend
 from .metrics import Totals
+from .replay import BrokenUpdate
 
 __all__ = ["Updater", "split"]
 
@@ -55,25 +54,53 @@ class Updater:
         gradient of zeros would still decay the weights and count as a step of Adam.
 
         Raises:
-            RunError: a loss or a gradient is not finite; the weights are those before that update.
+            BrokenUpdate: a loss or a gradient is not finite, or a loss is larger than
+                ``loss_limit``; the weights are those before that optimizer step.
         """
         totals, config = Totals(), self.backend.config
         for epoch in range(config.mu):
             seed = derive_seed(self.seed, "minibatches", step, epoch)
             for minibatch in split(samples, config.minibatches, seed):
-                self._backward(step, minibatch, totals)
+                self.clear_gradients()
+                bad = self._backward(minibatch, totals)
                 if not trains_policy:
                     self.optimizer.zero_grad(set_to_none=True)
-                totals.add(self._step(step))
+                norms = self.gradient_norms()
+                bad = bad or _first_bad(norms)
+                if bad is not None:
+                    raise BrokenUpdate(*bad, step, epoch, minibatch, trains_policy)
+                for optimizer in self._optimizers():
+                    optimizer.step()
+                totals.add(norms)
                 totals.updates += 1
         return totals.means()
 
-    def _backward(self, step: int, minibatch: list[TrainingSample], totals: Totals) -> None:
-        config, weights = self.backend.config, self.backend.weights(minibatch)
+    def _backward(
+        self, minibatch: list[TrainingSample], totals: Totals
+    ) -> tuple[str, float] | None:
+        """Gradients of a minibatch; or the first number that cannot be learnt from."""
+        whole = 0.0
+        for loss, numbers in self.micro_losses(minibatch):
+            totals.add(numbers)
+            whole += numbers["loss"]
+            if bad := _first_bad(numbers):
+                return bad
+            loss.backward()
+        return ("loss", whole) if abs(whole) > self.backend.config.loss_limit else None
+
+    def micro_losses(
+        self, minibatch: Sequence[TrainingSample], weights: Mapping[str, float] | None = None
+    ) -> Iterator[tuple[torch.Tensor, dict[str, float]]]:
+        """The loss of each micro-batch with gradient, and its numbers; they add up.
+
+        Args:
+            minibatch: samples of one optimizer step, or some of them.
+            weights: what the losses are divided by; those of these samples when absent.
+        """
+        config = self.backend.config
+        weights = self.backend.weights(minibatch) if weights is None else weights
         tokens = sum(len(sample.ids) for sample in minibatch)
-        for optimizer in self._optimizers():
-            optimizer.zero_grad(set_to_none=True)
-        for micro in pack(minibatch, config.tokens_per_microbatch):
+        for micro in micro_batches(self.model, minibatch, config.tokens_per_microbatch):
             out = token_logps(
                 self.model, micro, temperature=self.temperature, with_entropy=config.log_entropy
             )
@@ -81,31 +108,27 @@ class Updater:
                 out = replace(out, values_N=token_values(self.critic, micro))
             losses = self.backend.losses(out, micro, weights)
             loss = torch.stack(list(losses.terms.values())).sum()
-            totals.add(losses.metrics)
-            totals.add(
-                {f"loss/{name}": float(term.detach()) for name, term in losses.terms.items()}
-            )
-            totals.add({"loss": float(loss.detach())})
+            numbers = dict(losses.metrics)
+            numbers |= {f"loss/{name}": float(t.detach()) for name, t in losses.terms.items()}
+            numbers["loss"] = float(loss.detach())
             if out.entropies_N is not None:
-                totals.add({"entropy": float(out.entropies_N.detach().sum()) / tokens})
-            if bad := totals.first_bad():
-                raise _not_finite(bad, step)
-            loss.backward()
+                numbers["entropy"] = float(out.entropies_N.detach().sum()) / tokens
+            yield loss, numbers
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         both = (self.optimizer, self.critic_optimizer)
         return [optimizer for optimizer in both if optimizer is not None]
 
-    def _step(self, step: int) -> dict[str, float]:
-        """Gradient norms before clipping; nothing moves unless all are finite."""
+    def clear_gradients(self) -> None:
+        """Before a minibatch: no gradient is left of the one before."""
+        for optimizer in self._optimizers():
+            optimizer.zero_grad(set_to_none=True)
+
+    def gradient_norms(self) -> dict[str, float]:
+        """Norms of the gradients before they are clipped; then they are clipped."""
         norms = {"grad_norm": self._clip(self.model)}
         if self.critic is not None:
             norms["critic/grad_norm"] = self._clip(self.critic)
-        for name, norm in norms.items():
-            if not math.isfinite(norm):
-                raise _not_finite(name, step)
-        for optimizer in self._optimizers():
-            optimizer.step()
         return norms
 
     def _clip(self, model: Any) -> float:
@@ -113,9 +136,5 @@ class Updater:
         return float(torch.nn.utils.clip_grad_norm_(trained, self.backend.config.grad_clip))
 
 
-def _not_finite(name: str, step: int) -> RunError:
-    return RunError(
-        f"{name} is not a finite number in step {step}; the weights were left as they were. "
-        "A run keeps its settings: start one with a new --out, a lower algorithm.learning_rate or "
-        "algorithm.grad_clip, and a checkpoint of this run as --model."
-    )
+def _first_bad(numbers: Mapping[str, float]) -> tuple[str, float] | None:
+    return next(((name, n) for name, n in numbers.items() if not math.isfinite(n)), None)

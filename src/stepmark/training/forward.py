@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -16,11 +16,13 @@ from torch import Tensor, nn
 
 from stepmark.errors import ConfigError
 
+from .attention import run_layout, takes_layouts
 from .head import HeadOut, logps_of_hidden, logps_of_logits, split_model
-from .packing import pack_lengths
+from .layout import lay_end_to_end
+from .packing import pack, pack_end_to_end
 from .sample import TrainingSample
 
-__all__ = ["TokenOut", "hidden_states", "reference_logps", "token_logps"]
+__all__ = ["TokenOut", "hidden_states", "micro_batches", "reference_logps", "token_logps"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +96,11 @@ def lay_out(samples: Sequence[TrainingSample], device: torch.device) -> Rows:
     return Rows(*(tensor.to(device) for tensor in rows))
 
 
+LayoutName = Literal["auto", "packed", "padded"]
+"""How rows are laid out: prompts shared where that saves work; end to end with nothing shared; one
+padded row each. A model that cannot take the first two takes the third."""
+
+
 def token_logps(
     model: nn.Module,
     samples: Sequence[TrainingSample],
@@ -101,6 +108,7 @@ def token_logps(
     temperature: float = 1.0,
     with_entropy: bool = False,
     head_chunk: int | None = None,
+    layout: LayoutName = "auto",
 ) -> TokenOut:
     """Log-probs of all sampled tokens of one micro-batch, in one forward pass; gradient flows.
 
@@ -114,6 +122,7 @@ def token_logps(
         temperature: that of the sampler; logits are divided by it, in float32.
         with_entropy: also the entropy of each distribution.
         head_chunk: tokens whose logits are held at once; by default as many as make 32 MiB.
+        layout: of the rows; the default is the fastest that the model can take.
 
     Raises:
         ConfigError: the temperature is not above 0, or there is no sample.
@@ -125,17 +134,17 @@ def token_logps(
         )
     if not samples:
         raise ConfigError("token_logps got no samples; a micro-batch holds at least one.")
-    rows = lay_out(samples, next(model.parameters()).device)
     split = split_model(model)
     if split is None:
+        rows = lay_out(samples, next(model.parameters()).device)
         logits_NV = _run(model, rows).logits[rows.rows_N, rows.places_N]
         out = logps_of_logits(logits_NV, rows.targets_N, temperature, with_entropy)
     else:
-        hidden_ND = _run(split.body, rows)[0][rows.rows_N, rows.places_N]
+        hidden_ND, targets_N = _hidden(split.body, samples, layout)
         out: HeadOut = logps_of_hidden(
             hidden_ND,
             split.head,
-            rows.targets_N,
+            targets_N,
             temperature=temperature,
             with_entropy=with_entropy,
             vocabulary=_vocabulary(split.head),
@@ -146,8 +155,39 @@ def token_logps(
 
 def hidden_states(body: nn.Module, samples: Sequence[TrainingSample]) -> Float[Tensor, "N D"]:
     """The state of a model's body that predicts each sampled token; gradient flows."""
-    rows = lay_out(samples, next(body.parameters()).device)
-    return _run(body, rows)[0][rows.rows_N, rows.places_N]
+    return _hidden(body, samples, "auto")[0]
+
+
+def _hidden(
+    body: nn.Module, samples: Sequence[TrainingSample], layout: LayoutName
+) -> tuple[Float[Tensor, "N D"], Int[Tensor, " N"]]:
+    """The states that predict the sampled tokens, and those tokens."""
+    device = next(body.parameters()).device
+    if layout == "padded" or not takes_layouts(body):
+        rows = lay_out(samples, device)
+        return _run(body, rows)[0][rows.rows_N, rows.places_N], rows.targets_N
+    row = lay_end_to_end(samples, device, _width(body), share=layout == "auto")
+    return run_layout(body, row)[row.places_N], row.targets_N
+
+
+def micro_batches(
+    model: nn.Module, samples: Sequence[TrainingSample], token_budget: int
+) -> list[list[TrainingSample]]:
+    """The samples in micro-batches for `token_logps`: as the model's forward lays them out.
+
+    Groups stay together where prompts are shared; pairs always do.
+
+    Raises:
+        ConfigError: the budget is less than one token.
+    """
+    split = split_model(model)
+    if split is None or not takes_layouts(split.body):
+        return pack(samples, token_budget)
+    return pack_end_to_end(samples, token_budget)
+
+
+def _width(body: Any) -> int:
+    return int(body.config.get_text_config().hidden_size)
 
 
 @torch.no_grad()
@@ -163,13 +203,13 @@ def reference_logps(
     model.eval()
     found: dict[int, Tensor] = {}
     try:
-        for places in pack_lengths([sample.length for sample in samples], token_budget):
-            out = token_logps(model, [samples[place] for place in places], temperature=temperature)
-            for place, logps in zip(places, out.split(), strict=True):
-                found[place] = logps.cpu().clone()
+        for micro in micro_batches(model, samples, token_budget):
+            out = token_logps(model, micro, temperature=temperature)
+            for sample, logps in zip(micro, out.split(), strict=True):
+                found[id(sample)] = logps.cpu().clone()
     finally:
         model.train(training)
-    return [found[place] for place in range(len(samples))]
+    return [found[id(sample)] for sample in samples]
 
 
 def _run(module: nn.Module, rows: Rows) -> Any:

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .linear_head import logps_of_linear
 __all__ = ["HeadOut", "Split", "logps_of_hidden", "logps_of_logits", "split_model"]
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ def logps_of_hidden(
 ) -> HeadOut:
     """The same from hidden states, in chunks whose logits are made again in the backward pass.
 
+    A linear head is one operation with its own gradient; another is checkpointed.
+
     Args:
         hidden_ND: one row per sampled token: the state that predicts it.
         head: hidden states to logits.
@@ -91,6 +94,10 @@ def logps_of_hidden(
     """
     count = hidden_ND.shape[0]
     size = chunk or max(1, CHUNK_LOGITS // vocabulary)
+    if count > size and type(head) is nn.Linear and not _is_watched(head):
+        return HeadOut(
+            *logps_of_linear(hidden_ND, head, targets_N, temperature, with_entropy, size)
+        )
 
     def of_chunk(hidden_CD: Float[Tensor, "C D"], targets_C: Int[Tensor, " C"]) -> HeadOut:
         return logps_of_logits(head(hidden_CD), targets_C, temperature, with_entropy)
@@ -108,6 +115,11 @@ def logps_of_hidden(
     logps_N = torch.cat([part.logps_N for part in parts])
     entropies = [part.entropies_N for part in parts if part.entropies_N is not None]
     return HeadOut(logps_N, torch.cat(entropies) if entropies else None)
+
+
+def _is_watched(head: nn.Module) -> bool:
+    """Whether hooks want to see the head's calls."""
+    return bool(head._forward_hooks or head._forward_pre_hooks or head._backward_hooks)
 
 
 _splits: WeakKeyDictionary[nn.Module, Split | None] = WeakKeyDictionary()
@@ -133,6 +145,8 @@ def split_model(model: nn.Module) -> Split | None:
 
 
 def _find_split(model: nn.Module) -> tuple[Split | None, str]:
+    if hasattr(model, "get_base_model"):  # of peft, which puts its layers into the model itself
+        model = model.get_base_model()
     config = getattr(model, "config", None)
     for name, neutral in RESCALED.items():
         value = getattr(config, name, neutral)
