@@ -55,6 +55,9 @@ class AlgorithmConfig(BaseModel):
     """Added to the root of the squared gradient's mean."""
     grad_clip: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient; longer ones are shortened to it."""
+    loss_limit: float = Field(default=1e6, gt=0)
+    """Largest absolute loss of an optimizer step that is learnt from. Beyond it the run stops with
+    the minibatch saved for replay, as it does for a loss that is not a number."""
     tokens_per_microbatch: int = Field(default=8192, ge=1)
     """Prompt and completion tokens in one forward pass: memory, not results, depend on it."""
     eval_every: int | None = Field(default=None, ge=1)

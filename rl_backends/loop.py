@@ -45,6 +45,7 @@ from .interrupts import Interrupted, StopRequest
 from .keeper import Keeper
 from .metrics import describe
 from .refresh import Refresher
+from .replay import BrokenUpdate, save_replay
 from .resample import drawn_further
 from .reward import Reward, check_errors
 from .scoring import check_step_counts
@@ -137,7 +138,7 @@ class Loop:
         self.engine, self.evaluate, self.stop = drawing.engine, evaluate, stop
         self.config = backend.config
         self.tell = on_event or (lambda _: None)
-        self.temperature = drawing.sampling.temperature
+        self.temperature = drawing.temperature
         self.collector = Collector(
             drawing.engine,
             drawing.reward,
@@ -230,7 +231,10 @@ class Loop:
         if self.critic is not None:
             scale = rate / config.learning_rate
             set_learning_rate(self.critic[1], config.critic_learning_rate * scale)
-        learnt = self.updater.update(step, prepared.samples, prepared.trains_policy)
+        try:
+            learnt = self.updater.update(step, prepared.samples, prepared.trains_policy)
+        except BrokenUpdate as broken:
+            raise save_replay(self.folder.path, broken, self.updater, self.policy) from None
         self.engine.sync(self.policy.model, step)
         updated = time.monotonic()
         metrics = {**describe(sampled), **prepared.metrics, **learnt, "learning_rate": rate}
@@ -257,7 +261,7 @@ class Loop:
         rows = self.config.tokens_per_microbatch
         if not self.is_checked:
             sampler = self.policy.model if self.frozen.first is None else self.frozen.first
-            check_engine(sampler, groups, self.temperature, rows)
+            check_engine(sampler, groups, self.collector.sampling.temperature, rows)
             self.is_checked = True
         if self.frozen.is_at_reference and samples:
             check_first_loss(self.backend, self.policy.model, samples, self.temperature, rows)

@@ -29,7 +29,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -96,7 +95,3 @@ class Totals:
             if self.updates
             else {}
         )
-
-    def first_bad(self) -> str | None:
-        """Name of a number that is not finite, if there is one."""
-        return next((name for name, value in self.sums.items() if not math.isfinite(value)), None)

@@ -9,6 +9,7 @@ import typer
 
 from .console import Debug, Json, emit, out, say, warn
 from .golds import tell_golds
+from .replaying import replay_file
 
 if TYPE_CHECKING:
     from stepmark.config import Composed
@@ -49,12 +50,18 @@ def train(
     dry_run: Annotated[
         bool, typer.Option(help="Check and print the settings; load no model.")
     ] = False,
+    replay_batch: Annotated[
+        Path | None, typer.Option(help="Minibatch that stopped a run: its loss, its worst sample.")
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train a policy: supervised on worked solutions, or by rewards from verifiers."""
     from stepmark.config import Flag, compose
 
+    if replay_batch is not None:
+        replay_file(replay_batch, as_json)
+        return
     composed = compose(
         config or [],
         set_ or [],

@@ -39,6 +39,7 @@ __all__ = [
     "save_checkpoint",
     "set_random_state",
     "step_folder",
+    "write_policy",
 ]
 
 log = logging.getLogger(__name__)
@@ -89,11 +90,16 @@ def save_checkpoint(path: Path, policy: Policy, state: TrainingState | None = No
     """
     with publish(path, replace=True) as folder:
         folder.mkdir()
-        with no_progress_bars():
-            policy.model.save_pretrained(folder)
-        policy.tokenizer.save_pretrained(folder)
+        write_policy(folder, policy)
         if state is not None:
             _write_state(folder, state)
+
+
+def write_policy(folder: Path, policy: Policy) -> None:
+    """Model and tokenizer into a folder that is there, as Hugging Face lays them out."""
+    with no_progress_bars():
+        policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
 
 
 def _write_state(folder: Path, state: TrainingState) -> None:
