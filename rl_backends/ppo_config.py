@@ -33,7 +33,8 @@ class PpoConfig(AlgorithmConfig):
     """How far rewards are trusted over the critic, per token (eq. 11; arXiv:1506.02438): 1 is the
     sum of later rewards minus the value, 0.95 that of ``ppo-classic``."""
     whiten: bool = True
-    """Whether the advantages of a step get mean 0 and deviation 1 over all its tokens."""
+    """Whether the advantages of a step get mean 0 and deviation 1 over all its tokens. Where all
+    completions earn the same, it stretches what is left: divergence and the critic's error."""
     step_reward: Literal["difference", "raw"] = "difference"
     """What a step earns where steps are scored: its score less that of the step before, which sums
     to the last score however many steps there are, or its score itself, which pays for steps."""

@@ -12,7 +12,7 @@ import torch
 from stepmark.errors import ConfigError
 from stepmark.rl_backends import Ppo, PpoConfig, Reward, Saved, Sft, SftConfig, StepDone
 from stepmark.training.checkpoint import load_state
-from stepmark.types import StepScores
+from stepmark.types import StepScores, Verdict
 
 
 def backend(**given: Any) -> Ppo:
@@ -124,6 +124,24 @@ def test_warming_up_moves_the_critic_and_no_weight_of_the_policy(bandit, tmp_pat
     rows = run.folder.metrics()
     assert rows[0]["critic/values_mean"] == 0 < rows[2]["critic/values_mean"]
     assert rows[0]["grad_norm"] == 0 < rows[0]["critic/grad_norm"]
+
+
+class Declining:
+    key = "declining@1"
+    columns: frozenset[str] = frozenset()
+
+    def __call__(self, items):
+        return [Verdict.abstained("declined") for _ in items]
+
+
+def test_steps_in_which_the_verifier_abstains_change_nothing(bandit, tmp_path) -> None:
+    run = bandit(tmp_path / "run", verifier=Declining())
+    before = {name: weight.clone() for name, weight in run.weights.items()}
+    assert run.train(backend()).step == 4
+    assert same(before, run.weights)
+    assert not any(
+        weight.any() for name, weight in critic_of(run)["weights"].items() if "head" in name
+    )
 
 
 def test_the_critic_learns_what_to_expect(bandit, tmp_path) -> None:
