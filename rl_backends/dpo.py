@@ -62,6 +62,8 @@ class Dpo:
     Config: ClassVar[type[AlgorithmConfig]] = DpoConfig
     source: ClassVar[Source] = "preferences"
     min_group_size: ClassVar[int] = 1
+    loss_temperature: ClassVar[float] = 1.0
+    """A likelihood is compared with a likelihood, however the completions were sampled."""
 
     def __init__(self, config: DpoConfig | None = None) -> None:
         self.config = config or DpoConfig()

@@ -7,14 +7,19 @@ SFT and RL: the loss is that of SFT, the data are completions that a verifier le
   with; with ``outer = 1`` that is the first policy (the SFT model of the paper);
 * ``online = true`` is online RFT: they come from the policy of the moment.
 
+Likelihood is that of the policy itself, at temperature 1, also where sampling was cooler (the paper
+samples at 0.7): what is learnt is then surer than what sampled.
+
 The gradient coefficient of a token is 1 where the completion is right and 0 elsewhere: wrong
-completions are not pushed away, and all right ones count alike.
+completions are not pushed away, and all right ones count alike. How their tokens are averaged is
+SFT's setting; ``sequence-mean`` is DeepSeekMath's eq. (5), and favours what is short: the first
+token of a right guess of three tokens then weighs ten times that of a worked solution of thirty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -43,9 +48,6 @@ class RftConfig(SftConfig):
     keep_per_problem: int | None = Field(default=4, ge=1)
     """Most completions of one problem in a step, all different (RFT keeps distinct reasoning
     paths only: arXiv:2308.01825, section 3.3). None: all different ones."""
-    aggregation: Literal["token-mean", "sequence-mean"] = "sequence-mean"
-    """Mean over completions of their means over tokens (DeepSeekMath, eq. (5)), or over all tokens
-    of the minibatch."""
 
 
 @backends.register("rft")
@@ -54,6 +56,8 @@ class Rft(Sft):
 
     Config: ClassVar[type[AlgorithmConfig]] = RftConfig
     source: ClassVar[Source] = "rollouts"
+    loss_temperature: ClassVar[float] = 1.0
+    """Completions that were sampled cooler make the policy surer; see the module."""
 
     def __init__(self, config: RftConfig | None = None) -> None:
         self.config: RftConfig = config or RftConfig()

@@ -28,6 +28,8 @@ class Drawing(NamedTuple):
     sampling: Sampling
     group_size: int
     """Completions per problem, those of the data set included."""
+    temperature: float
+    """Of the distribution whose log-probs are learnt and compared with the reference's."""
 
 
 def is_sampled(source: Source) -> bool:
@@ -45,22 +47,25 @@ def drawing_of(
 ) -> Drawing:
     """Engine, reward, sampling and group size for a backend.
 
-    Self-play needs no verifier: what it compares is known. Those it gets are recorded.
+    Self-play needs no verifier: what it compares is known. Those it gets are recorded. A backend
+    whose losses are likelihoods, not ratios to what sampled, says ``loss_temperature = 1.0``.
 
     Raises:
         ConfigError: the backend samples and there is no engine, or no verifier where it needs one.
         SetupError: the backend learns from texts and the tokenizer has no end token.
     """
     source, tokenizer = backend.source, policy.tokenizer
+    own: float | None = getattr(backend, "loss_temperature", None)
+    learnt = rollout.temperature if own is None else own
     sampling = Sampling(
         temperature=rollout.temperature if is_sampled(source) else 1.0,
         max_tokens=rollout.max_tokens,
         stop=tuple(stop_strings),
     )
     if source == "demonstrations":
-        return Drawing(Demonstrations(tokenizer), Reward(), sampling, 1)
+        return Drawing(Demonstrations(tokenizer), Reward(), sampling, 1, 1.0)
     if source == "preferences":
-        return Drawing(PreferenceData(tokenizer), Reward(), sampling, 2)
+        return Drawing(PreferenceData(tokenizer), Reward(), sampling, 2, 1.0)
     needs_marks = source == "rollouts"
     if engine is None or (needs_marks and (reward is None or not reward.terms)):
         raise ConfigError(
@@ -71,8 +76,8 @@ def drawing_of(
         )
     if source == "self-play":
         size = rollout.group_size + 1
-        return Drawing(SelfPlay(engine, tokenizer), reward or Reward(), sampling, size)
-    return Drawing(engine, reward or Reward(), sampling, rollout.group_size)
+        return Drawing(SelfPlay(engine, tokenizer), reward or Reward(), sampling, size, learnt)
+    return Drawing(engine, reward or Reward(), sampling, rollout.group_size, learnt)
 
 
 def sampled_part(source: Source, groups: Sequence[tuple[Marked, ...]]) -> list[tuple[Marked, ...]]:

@@ -14,8 +14,10 @@ from stepmark.errors import ConfigError, RunError
 from stepmark.rl_backends import (
     Dpo,
     DpoConfig,
+    Grpo,
     OnlineDpo,
     OnlineDpoConfig,
+    Reward,
     Rft,
     RftConfig,
     Saved,
@@ -23,6 +25,7 @@ from stepmark.rl_backends import (
     SpinConfig,
     StepDone,
 )
+from stepmark.rl_backends.sources import drawing_of
 from stepmark.types import Prompt, Verdict
 
 CHOSEN = {"chosen": "b", "rejected": "c"}
@@ -222,8 +225,6 @@ def test_metrics_of_self_play_are_of_the_sampled_completions_alone(bandit, tmp_p
 
 
 def test_self_play_needs_an_engine_and_no_verifier(bandit, tmp_path) -> None:
-    from stepmark.rl_backends import Reward
-
     run = bandit(tmp_path / "run")
     run.train(backend_of("spin", steps=1), prompts=with_preferences(run), reward=Reward())
     again = bandit(tmp_path / "again")
@@ -249,3 +250,17 @@ def test_a_killed_offline_step_is_taken_from_the_store(bandit, tmp_path) -> None
     again.train(backend_of("rft"), prompts=with_preferences(again))
     assert len(again.verifier.marked) == 3 * 4, "step 3 lies in the store; only step 4 is marked"
     assert same(straight.weights, again.weights)
+
+
+@pytest.mark.parametrize("kind", ["online-dpo", "spin", "rft"])
+def test_likelihoods_are_at_temperature_1_however_completions_were_sampled(
+    bandit, tmp_path, kind: str
+) -> None:
+    run = bandit(tmp_path / "run")
+    run.rollout = run.rollout.model_copy(update={"temperature": 0.5, "group_size": 16})
+    run.train(backend_of(kind, steps=1), prompts=with_preferences(run))
+    reward = Reward(((run.verifier, 1.0),))
+    drawing = drawing_of(backend_of(kind), run.policy, run.rollout, (), run.engine, reward)
+    assert (drawing.temperature, drawing.sampling.temperature) == (1.0, 0.5)
+    own = drawing_of(Grpo(), run.policy, run.rollout, (), run.engine, reward)
+    assert (own.temperature, own.sampling.temperature) == (0.5, 0.5)

@@ -120,7 +120,7 @@ def sft() -> bool:
 
 
 def rft(online: bool) -> bool:
-    backend = Rft(RftConfig(online=online))
+    backend = Rft(RftConfig(online=online, aggregation="sequence-mean"))
     kept = {sample.ids: grad for sample, grad in coefficients(backend, MARKED)}
     assert MARKED[1].rollout.ids not in kept, "wrong: its coefficient is 0"
     return close(

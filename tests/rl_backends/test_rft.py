@@ -52,7 +52,7 @@ def test_nothing_right_is_nothing_to_learn_and_is_said() -> None:
 
 
 def test_the_loss_is_the_likelihood_of_what_was_kept() -> None:
-    backend = Rft()
+    backend = Rft(RftConfig(aggregation="sequence-mean"))
     samples = backend.prepare([(row(0, A), row(1, C), row(2, B, 0.0))], Models()).samples
     logps = torch.arange(6.0).neg().requires_grad_()
     lengths = tuple(len(sample.ids) for sample in samples)
