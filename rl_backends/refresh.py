@@ -132,11 +132,11 @@ class Refresher:
     ) -> dict[str, float]:
         config, share = self.config, self.config.history_share
         seed = derive_seed(self.seed, "refresh", iteration, name)
-        most = None if config.max_tokens is None else round(config.max_tokens * (1 - share))
-        rows = max(round(config.max_rows * (1 - share)), 1)
+        most = None if config.token_budget is None else round(config.token_budget * (1 - share))
+        rows = max(round(config.row_budget * (1 - share)), 1)
         new, used = self._labelled(model, self._draw(fresh, rows, most, derive_seed(seed, "fresh")))
         wanted = history_size(len(new), share, len(history))
-        left = None if config.max_tokens is None else config.max_tokens - used
+        left = None if config.token_budget is None else config.token_budget - used
         drawn = self._draw(history, wanted, left, derive_seed(seed, "history"))
         old, _ = self._labelled(model, drawn)
         counts = {"fresh_rows": float(len(new)), "history_rows": float(len(old))}

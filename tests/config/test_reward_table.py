@@ -43,7 +43,7 @@ def test_a_written_table_reads_back_equal() -> None:
         "reward.outcome=0",
         "reward.process=0.5",
         "reward.refresh.labels=none",
-        "reward.refresh.max_tokens=1000",
+        "reward.refresh.token_budget=1000",
     )
     assert config.reward.refresh.labels is None
     assert validate(RUN, tomllib.loads(to_toml(config.model_dump()))) == config
@@ -56,7 +56,7 @@ def test_a_written_table_reads_back_equal() -> None:
         ("reward.outcome=inf", "reward.outcome is inf"),
         ('reward.scorers=[{name="a", weight=-1}]', "reward.scorers.0.weight is -1"),
         ("reward.refresh.history_share=1", "reward.refresh.history_share is 1"),
-        ("reward.refresh.max_rows=0", "reward.refresh.max_rows is 0"),
+        ("reward.refresh.row_budget=0", "reward.refresh.row_budget is 0"),
         ("reward.refresh.label=outcome", "Did you mean"),
     ],
 )

@@ -102,7 +102,7 @@ def test_a_named_scorer_labels_every_step(tmp_path) -> None:
 
 def test_budgets_of_rows_and_tokens_hold_for_the_mixture(tmp_path) -> None:
     store = stored(tmp_path, 4, 46, tokens=10)
-    for table, most in (({"max_rows": 20}, 20), ({"max_tokens": 305}, 30)):
+    for table, most in (({"row_budget": 20}, 20), ({"token_budget": 305}, 30)):
         model = HashedSteps()
         refresher(store, model, **table).refresh(1, [3, 4])
         ((fresh, history, _, _),) = model.seen
@@ -117,7 +117,7 @@ def test_what_is_drawn_depends_on_the_seed_and_the_iteration_alone(tmp_path) -> 
         random.random()
         torch.rand(1)
         model = HashedSteps()
-        refresher(store, model, seed, max_rows=20).refresh(iteration, [3, 4])
+        refresher(store, model, seed, row_budget=20).refresh(iteration, [3, 4])
         return model.seen[0], model.weights
 
     (one, first), (two, second), (three, _) = drawn(0), drawn(0), drawn(1)

@@ -194,9 +194,12 @@ def _as_toml(rows: list[Setting]) -> str:
 
     tree: dict[str, Any] = {}
     for row in rows:
-        head, _, key = row.key.partition(".")
+        *tables, key = row.key.split(".")
         value = "" if row.origin == "must be set" else row.value
-        tree.setdefault(head, {})[key] = value
+        inner = tree
+        for name in tables:
+            inner = inner.setdefault(name, {})
+        inner[key] = value
     return to_toml(tree)
 
 

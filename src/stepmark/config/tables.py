@@ -236,10 +236,10 @@ class RefreshTable(Table):
     """Share of the *mixture* that comes from earlier outer iterations: 0.1 adds 100 earlier
     completions to 900 fresh ones (DeepSeekMath 4.1.4: 10 %)."""
 
-    max_rows: int = Field(default=10_000, ge=1)
+    row_budget: int = Field(default=10_000, ge=1)
     """Most completions that a refresh learns from, fresh and earlier together."""
 
-    max_tokens: int | None = Field(default=None, ge=1)
+    token_budget: int | None = Field(default=None, ge=1)
     """Most sampled tokens in those completions; as many as there are when absent."""
 
 
