@@ -91,7 +91,7 @@ def test_step_rewards_alone_raise_step_scores_and_accuracy_on_held_out_problems(
     after = held_out(policy)
     accuracy, steps = paired_means(after[0], before[0]), paired_means(after[1], before[1])
     # Seeds 0, 1, 2 gave +0.046, +0.033, +0.036 in accuracy (from 0.75, 0.67, 0.41) and +0.040,
-    # +0.034, +0.035 in step scores: CPU, one thread, 2026-11-30, STEPMARK_SEED=1 pytest -m slow FILE.
+    # +0.034, +0.035 in step scores: CPU, one thread, 2026-11-30, STEPMARK_SEED=1 pytest -m slow.
     assert steps.difference > 0.02
     assert accuracy.difference > 0.02
     assert max(steps.p, accuracy.p) < 0.02

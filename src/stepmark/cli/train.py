@@ -41,9 +41,7 @@ def train(
     verifier: Annotated[
         list[str] | None, typer.Option(help="Name, name?key=value, or file.py:function.")
     ] = None,
-    scorer: Annotated[
-        list[str] | None, typer.Option(help="Of steps, for process rewards: arith-steps.")
-    ] = None,
+    scorer: Annotated[list[str] | None, typer.Option(help="Of steps: arith-steps.")] = None,
     engine: Annotated[str | None, typer.Option(help="What draws completions.")] = None,
     out_: Annotated[Path | None, typer.Option("--out", help="Run folder.")] = None,
     resume: Annotated[bool, typer.Option(help="Continue the run in --out.")] = False,
