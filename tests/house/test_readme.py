@@ -75,6 +75,6 @@ def test_a_preset_takes_another_task_than_its_own(desk: Path) -> None:
 
 def test_every_verb_of_the_table_exists(capsys: pytest.CaptureFixture[str]) -> None:
     verbs = re.findall(r"^\| `stepmark (\w+)", README, flags=re.MULTILINE)
-    assert len(verbs) == 7
+    assert len(verbs) == 8
     for verb in verbs:
         assert run([verb, "--help"]) == 0
