@@ -96,10 +96,14 @@ def _over(attend: Attend) -> Attend:
                 raise Unsupported(f"its attention takes {name}")
         layout.attended.append(1)
         wanted = {name: kwargs[name] for name in ("dropout", "scaling") if name in kwargs}
+        sizes = [block.rows * block.length for block in layout.blocks]
+        # One split, whose gradient is one copy: that of a slice is as long as the row.
+        pieces = [states[0].split(sizes, dim=1) for states in (query, key, value)]
         parts: list[Tensor] = []
-        for block in layout.blocks:
+        for place, block in enumerate(layout.blocks):
             q_RHTD, k_RHTD, v_RHTD = (
-                _rows(block, states, states is query) for states in (query, key, value)
+                _rows(block, piece[place], piece[block.prompt], of == 0)
+                for of, piece in enumerate(pieces)
             )
             out_RTHD, _ = attend(
                 module, q_RHTD, k_RHTD, v_RHTD, block.mask, is_causal=block.mask is None, **wanted
@@ -110,16 +114,12 @@ def _over(attend: Attend) -> Attend:
     return blocks_or_own
 
 
-def _rows(block: Block, states_1HTD: Tensor, is_query: bool) -> Tensor:
+def _rows(block: Block, own_HTD: Tensor, prompt_HTD: Tensor, is_query: bool) -> Tensor:
     """The block's own rows, behind the prompt that they share."""
-    states_HTD = states_1HTD[0]
-    count = block.rows * block.length
-    own_HTD = states_HTD[:, block.start : block.start + count]
-    heads, width = states_HTD.shape[0], states_HTD.shape[-1]
+    heads, _, width = own_HTD.shape
     own_RHTD = own_HTD.reshape(heads, block.rows, block.length, width).transpose(0, 1)
     if not block.shared or (is_query and block.mask is not None):
         return own_RHTD
-    prompt_HTD = states_HTD[:, block.prompt : block.prompt + block.shared]
     if is_query:  # what comes of these queries is dropped: the prompt has a block of its own
         prompt_HTD = prompt_HTD.detach()
     prompt_RHTD = prompt_HTD.expand(block.rows, *prompt_HTD.shape)
@@ -133,7 +133,7 @@ PROBE = (
     ((1, 2, 3, 4, 5), (2, 3, 1, 4, 5, 6, 7, 8)),
     ((3, 1), (1, 2, 4)),
 )
-"""Prompts and completions: a completion shorter than its prompt, a longer one, and a sample with a prompt of its own."""
+"""Prompts and completions: one shorter than its prompt, one longer, one with its own prompt."""
 
 
 def takes_layouts(body: nn.Module) -> bool:
@@ -165,7 +165,7 @@ def _refusal(body: nn.Module) -> str | None:
         why = _probe(body, config)
     except (TypeError, RuntimeError, AttributeError, IndexError, ValueError) as error:
         log.debug("probe of %s: %s", type(body).__name__, error)
-        why = str(error).strip().partition("\n")[0] if isinstance(error, Unsupported) else "it fails"
+        why = str(error) if isinstance(error, Unsupported) else "a probe failed"
     finally:
         body.train(training)
     if why is not None and own is not None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .linear_head import logps_of_linear
+
 __all__ = ["HeadOut", "Split", "logps_of_hidden", "logps_of_logits", "split_model"]
 
 log = logging.getLogger(__name__)

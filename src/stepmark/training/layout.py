@@ -1,4 +1,4 @@
-"""Samples end to end in one row, a shared prompt once: what a forward pass computes, and no padding.
+"""Samples end to end in one row, a shared prompt once: nothing is padded, nothing done twice.
 
 ::
 
@@ -44,12 +44,11 @@ backward; measured on one core of a CPU."""
 class Block(NamedTuple):
     """Rows of one length that attend to themselves and, where there is one, to a prompt."""
 
-    start: int
-    """First token of the first row; the rows stand one behind the other."""
     rows: int
+    """They stand one behind the other."""
     length: int
     prompt: int = 0
-    """First token of the prompt that all rows share."""
+    """Place among the blocks of the prompt that all rows share."""
     shared: int = 0
     """Tokens of that prompt; 0 where the rows hold their own."""
     mask: Bool[Tensor, "L K"] | None = None
@@ -118,13 +117,12 @@ class _Row:
 
     def add_family(self, prompt: tuple[int, ...], members: Sequence[int]) -> None:
         """A prompt, and behind it its completions, those of one length together."""
-        start, shared = len(self.ids), len(prompt)
+        start, shared, block = len(self.ids), len(prompt), len(self.blocks)
         self.ids += prompt
         self.positions += range(shared)
-        self.blocks.append(Block(start, 1, shared))
+        self.blocks.append(Block(1, shared))
         for same in self._by_length(members):
             own = len(self.samples[same[0]].ids) - 1
-            first = len(self.ids)
             for place in same:
                 here = len(self.ids)
                 self.places[place] = [start + shared - 1, *range(here, here + own)]
@@ -132,18 +130,18 @@ class _Row:
                 self.positions += range(shared, shared + own)
             if own:
                 mask = self._mask(own, shared) if own < shared else None
-                self.blocks.append(Block(first, len(same), own, start, shared, mask))
+                self.blocks.append(Block(len(same), own, block, shared, mask))
 
     def add_alone(self, members: Sequence[int]) -> None:
         """Samples with their own prompts, those of one length together."""
         for same in self._by_length(members):
-            first, length = len(self.ids), self.samples[same[0]].length - 1
+            length = self.samples[same[0]].length - 1
             for place in same:
                 sample, here = self.samples[place], len(self.ids)
                 self.places[place] = list(range(here + len(sample.prompt_ids) - 1, here + length))
                 self.ids += (*sample.prompt_ids, *sample.ids[:-1])
                 self.positions += range(length)
-            self.blocks.append(Block(first, len(same), length))
+            self.blocks.append(Block(len(same), length))
 
     def finished(self) -> Layout:
         """The row as tensors."""

@@ -1,11 +1,11 @@
-"""Log-probs through a linear head: logits of a few tokens at a time, gradients in closed form.
+r"""Log-probs through a linear head: logits of a few tokens at a time, gradients in closed form.
 
 .. math::
-    \\log p = z_y - \\log \\sum_v e^{z_v}, \\quad z = (W h + b) / T, \\quad
-    H = -\\sum_v p_v \\log p_v
+    \log p = z_y - \log \sum_v e^{z_v}, \quad z = (W h + b) / T, \quad
+    H = -\sum_v p_v \log p_v
 
-    \\partial \\log p / \\partial z_v = [v = y] - p_v, \\quad
-    \\partial H / \\partial z_v = -p_v (\\log p_v + H)
+    \partial \log p / \partial z_v = [v = y] - p_v, \quad
+    \partial H / \partial z_v = -p_v (\log p_v + H)
 
 Forward keeps one number per token, the log of the sum. Backward makes the logits of a chunk again
 and turns them into their gradient in place: one chunk of tokens x vocabulary is all that is held.
