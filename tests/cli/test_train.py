@@ -102,7 +102,7 @@ def weights(folder: str) -> bytes:
     return Path(folder, "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("backend", ["grpo", "sft"])
+@pytest.mark.parametrize("backend", ["grpo", "ppo", "sft"])
 def test_a_run_leaves_all_that_the_contract_names(
     backend: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,7 +114,7 @@ def test_a_run_leaves_all_that_the_contract_names(
     names = {path.name for path in Path("r").iterdir()}
     files = {"config.toml", "manifest.json", "metrics.jsonl", "timings.jsonl", "report.html"}
     assert files | {"table.md", "checkpoints"} <= names
-    assert ("samples" in names) == (backend == "grpo")
+    assert ("samples" in names) == (backend != "sft")
     manifest = json.loads(Path("r/manifest.json").read_text())
     assert {"torch", "transformers"} <= manifest["packages"].keys()
     assert manifest["seeds"] == {"run": 0}
