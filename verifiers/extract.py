@@ -92,12 +92,14 @@ def extract(completion: str, *, strict: bool = False, policy: Policy = LENIENT) 
     'phrase'
     """
     allowed = STRICT if strict else policy
-    offset = completion.rfind("</think>")
-    offset = 0 if offset < 0 else offset + len("</think>")
-    text = completion[offset:] if offset else completion
-    if "<think>" in text:
-        return Extraction(None, "none")  # still thinking when it was cut off
-    written = allowed.boxed and ("boxed" in text or "box{" in text)
+    text, offset = completion, 0
+    if "think>" in completion:
+        offset = completion.rfind("</think>") + len("</think>")
+        offset = 0 if offset < len("</think>") else offset
+        text = completion[offset:]
+        if "<think>" in text:
+            return Extraction(None, "none")  # still thinking when it was cut off
+    written = allowed.boxed and "box" in text and ("boxed" in text or "box{" in text)
     found = boxes(text) if written else []
     if found:
         restated = _restated(text, found, offset) if allowed.phrase else None

@@ -70,23 +70,25 @@ def last_phrase(text: str) -> re.Match[str] | None:
             last = match
         return last
     lower = text.lower()
-    at = lower.rfind("answer")
-    found = PHRASE.match(text, at) if at >= 0 else None
-    while at >= 0 and found is None:
-        at = lower.rfind("answer", 0, at)
-        found = PHRASE.match(text, at) if at >= 0 else None
-    return _last_line(text, lower, at) or found
+    line = _last_line(text, lower)
+    start = line.end() if line is not None else 0
+    at = lower.rfind("answer", start)
+    while at >= 0:
+        if (found := PHRASE.match(text, at)) is not None:
+            return found
+        at = lower.rfind("answer", start, at)
+    return line
 
 
-def _last_line(text: str, lower: str, after: int) -> re.Match[str] | None:
-    """The last line beyond a place that starts with ``A:``, ``**A:**`` ..."""
+def _last_line(text: str, lower: str) -> re.Match[str] | None:
+    """The last line that starts with ``A:``, ``**A:**`` ..."""
     end = len(lower)
     marks = ("a*:", "a**:", "a_:", "a__:") if "*" in lower or "_" in lower else ()
     while True:
         at = lower.rfind("a:", 0, end)
         for mark in marks:
             at = max(at, lower.rfind(mark, 0, end))
-        if at <= after:
+        if at < 0:
             return None
         end = lower.rfind("\n", 0, at) + 1
         if (match := PHRASE.match(text, end)) is not None:
