@@ -23,16 +23,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from stepmark.config.tables import RolloutTable
 from stepmark.errors import Error, Stopped
 from stepmark.protocols import Engine
 from stepmark.store.run import RunFolder
 from stepmark.training.checkpoint import Policy, fingerprint
-from stepmark.training.critic import Critic, critic_values, make_critic
+from stepmark.training.critic import critic_values
 from stepmark.training.forward import reference_logps
-from stepmark.training.optimizer import adamw, learning_rate, set_learning_rate
+from stepmark.training.optimizer import learning_rate, set_learning_rate
+from stepmark.training.precision import Precision
 from stepmark.training.sample import TrainingSample
 from stepmark.types import Marked, Prompt
 
@@ -44,6 +43,7 @@ from .frozen import FrozenModels
 from .interrupts import Interrupted, StopRequest
 from .keeper import Keeper
 from .metrics import describe
+from .optimizers import critic_of, optimizer_of
 from .refresh import Refresher
 from .replay import BrokenUpdate, save_replay
 from .resample import drawn_further
@@ -54,6 +54,9 @@ from .startup import check_engine, check_first_loss
 from .update import Updater
 
 __all__ = ["Evaluate", "TrainResult", "train"]
+
+EXACT = Precision()
+"""Forward passes in the type of the weights."""
 
 Evaluate = Callable[[Policy, int], Mapping[str, float]]
 """Held-out evaluation of a policy at a step; the metrics are logged with ``eval/`` in front."""
@@ -87,6 +90,7 @@ def train(
     reference: Any = None,
     evaluate: Evaluate | None = None,
     on_event: Callable[[Event], None] | None = None,
+    precision: Precision = EXACT,
 ) -> TrainResult:
     """The policy, trained in place, and where its checkpoints lie.
 
@@ -104,6 +108,7 @@ def train(
         reference: frozen model to compare with; by default a copy of the first policy.
         evaluate: called at the start, every ``eval_every`` steps and at the end.
         on_event: told what happens; see `stepmark.rl_backends.events`.
+        precision: from `precision_of`, for autocast and gradient checkpointing.
 
     Raises:
         ConfigError: settings that cannot work together, or no engine or verifier.
@@ -115,7 +120,9 @@ def train(
     check_rollout(backend.config, rollout, backend)
     drawing = drawing_of(backend, policy, rollout, stop_strings, engine, reward)
     with StopRequest() as stop:
-        loop = Loop(run, backend, policy, prompts, rollout, drawing, evaluate, on_event, stop)
+        loop = Loop(
+            run, backend, policy, prompts, rollout, drawing, evaluate, on_event, stop, precision
+        )
         return loop.run(reference)
 
 
@@ -133,11 +140,12 @@ class Loop:
         evaluate: Evaluate | None,
         on_event: Callable[[Event], None] | None,
         stop: StopRequest,
+        precision: Precision = EXACT,
     ) -> None:
         self.folder, self.backend, self.policy, self.prompts = run, backend, policy, prompts
         self.engine, self.evaluate, self.stop = drawing.engine, evaluate, stop
         self.config = backend.config
-        self.tell = on_event or (lambda _: None)
+        self.tell, self.precision = on_event or (lambda _: None), precision
         self.temperature = drawing.temperature
         self.collector = Collector(
             drawing.engine,
@@ -151,14 +159,8 @@ class Loop:
         )
         self.refresher = Refresher(drawing.reward, run.samples, rollout.seed)
         c = self.config
-        self.optimizer = adamw(
-            policy.model,
-            learning_rate=c.learning_rate,
-            weight_decay=c.weight_decay,
-            betas=(c.adam_beta1, c.adam_beta2),
-            epsilon=c.adam_epsilon,
-        )
-        self.critic = self._critic()
+        self.optimizer = optimizer_of(policy.model, c, c.learning_rate)
+        self.critic = critic_of(backend, policy.model)
         self.updater = Updater(
             policy.model,
             self.optimizer,
@@ -166,6 +168,7 @@ class Loop:
             self.temperature,
             rollout.seed,
             *(self.critic or (None, None)),
+            precision,
         )
         self.frozen = FrozenModels((), policy.model)
         self.keeper = Keeper(
@@ -174,21 +177,6 @@ class Loop:
         self.metrics: dict[str, float] = {}
         self.wanted = rollout.prompts_per_step
         self.is_checked = not is_sampled(backend.source)
-
-    def _critic(self) -> tuple[Critic, torch.optim.Optimizer] | None:
-        """The critic that the backend asks for, with an optimizer of its own."""
-        if "critic" not in self.backend.needs:
-            return None
-        c = self.config
-        critic = make_critic(self.policy.model, shared=c.critic == "shared")
-        optimizer = adamw(
-            critic,
-            learning_rate=c.critic_learning_rate,
-            weight_decay=c.weight_decay,
-            betas=(c.adam_beta1, c.adam_beta2),
-            epsilon=c.adam_epsilon,
-        )
-        return critic, optimizer
 
     def run(self, reference: Any) -> TrainResult:
         """All steps that are left."""
@@ -221,9 +209,10 @@ class Loop:
             self._refresh_reference()
         groups = self._collect(step)
         collected = time.monotonic()
-        prepared = self.backend.prepare(groups, self._models(step))
-        sampled = sampled_part(self.backend.source, groups)
-        self._check_start(sampled, prepared.samples)
+        with self.precision.forward():
+            prepared = self.backend.prepare(groups, self._models(step))
+            sampled = sampled_part(self.backend.source, groups)
+            self._check_start(sampled, prepared.samples)
         rate = learning_rate(
             step, config.steps, config.learning_rate, config.warmup_steps, config.schedule
         )
@@ -283,7 +272,8 @@ class Loop:
     def _draw(self, step: int, share: float) -> list[tuple[Marked, ...]]:
         """Drawn from the policy, or from the one that the outer iteration began with."""
         model = self.policy.model
-        with self.frozen.sampling(model, self.engine, step - 1):
+        version = step - 1
+        with self.frozen.sampling(model, self.engine, version), self.precision.sampling():
             name = fingerprint(model) if is_sampled(self.backend.source) else ""
             draw = partial(self.collector.collect, step, policy=name, max_error_share=share)
             groups = draw(self.prompts(step))
@@ -349,7 +339,8 @@ class Loop:
         is_due = step in (0, steps) or (every is not None and step % every == 0)
         if self.evaluate is None or not is_due:
             return {}
-        found = {name: float(value) for name, value in self.evaluate(self.policy, step).items()}
+        with self.precision.sampling():
+            found = {name: float(n) for name, n in self.evaluate(self.policy, step).items()}
         self.policy.model.eval()
         is_best = self.keeper.evaluated(step, found, self.config.best_metric)
         self.tell(Evaluated(step, steps, found, is_best))

@@ -22,6 +22,7 @@ from stepmark.store.files import publish
 from stepmark.training.checkpoint import Policy, write_policy
 from stepmark.training.critic import Critic, make_critic
 from stepmark.training.optimizer import adamw
+from stepmark.training.precision import Autocast, precision_of
 from stepmark.training.sample import TrainingSample
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class ReplayBatch:
     samples: tuple[TrainingSample, ...]
     critic: Mapping[str, Any] | None
     dtype: str
+    autocast: Autocast
+    checkpointing: bool
 
     def critic_of(self, policy: Any) -> Critic | None:
         """The critic as it was, on the policy's body where it was shared."""
@@ -143,6 +146,8 @@ def save_replay(run: Path, broken: BrokenUpdate, updater: Updater, policy: Polic
         "samples": [_to_row(sample) for sample in broken.samples],
         "critic": None if critic is None else dict(critic.state_dict()),
         "dtype": str(policy.model.dtype).removeprefix("torch."),
+        "autocast": "none" if updater.precision.autocast is None else "bfloat16",
+        "checkpointing": updater.precision.checkpointing,
     }
     place.parent.mkdir(exist_ok=True)
     with publish(place, replace=True) as folder:
@@ -198,7 +203,8 @@ def updater_of(batch: ReplayBatch, model: Any) -> Updater:
     rate = batch.settings["learning_rate"]
     optimizer = adamw(model, learning_rate=rate)
     own = None if critic is None else adamw(critic, learning_rate=rate)
-    return Updater(model, optimizer, backend, batch.temperature, 0, critic, own)
+    precision = precision_of(model, batch.autocast, batch.checkpointing)
+    return Updater(model, optimizer, backend, batch.temperature, 0, critic, own, precision)
 
 
 def replay(updater: Updater, batch: ReplayBatch) -> Replay:

@@ -10,8 +10,9 @@ import torch
 from stepmark.errors import EngineError, RunError
 from stepmark.training.forward import reference_logps, token_logps
 from stepmark.training.packing import pack
+from stepmark.training.precision import logps_tolerance
 from stepmark.training.sample import TrainingSample
-from stepmark.training.tolerances import LOGPS_BFLOAT16, LOGPS_FLOAT32
+from stepmark.training.tolerances import LOGPS_FLOAT32
 from stepmark.types import Marked
 
 from .backend import Backend
@@ -40,9 +41,8 @@ def check_engine(
         for row, rollout in zip(ours, rollouts, strict=True)
         for own, sampled in zip(row, rollout.logps, strict=True)
     ]
-    is_float32 = "float32" in str(model.dtype)
-    gap = max(gaps) if is_float32 else sum(gaps) / len(gaps)
-    allowed = LOGPS_FLOAT32 if is_float32 else LOGPS_BFLOAT16
+    allowed = logps_tolerance(model)
+    gap = max(gaps) if allowed == LOGPS_FLOAT32 else sum(gaps) / len(gaps)
     if not gap <= allowed:
         raise EngineError(
             f"The engine's log-probs differ from the policy's by {gap:.2g} nats on the first "
@@ -76,7 +76,7 @@ def check_first_loss(
         for micro in pack(first, token_budget):
             out = token_logps(model, micro, temperature=temperature)
             found += sum(float(term) for term in backend.losses(out, micro, weights).terms.values())
-    allowed = LOGPS_FLOAT32 if "float32" in str(model.dtype) else LOGPS_BFLOAT16
+    allowed = logps_tolerance(model)
     if not abs(found - expected) <= allowed * max(1.0, expected):
         raise RunError(
             f"The first loss is {found:.6g} and must be {expected:.6g}, because policy and "

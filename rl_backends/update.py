@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from stepmark.seeds import derive_seed
 from stepmark.training.critic import Critic, token_values
 from stepmark.training.forward import micro_batches, token_logps
+from stepmark.training.precision import Precision, changed_share, some_weights
 from stepmark.training.sample import TrainingSample
 
 from .backend import Backend
@@ -44,6 +45,7 @@ class Updater:
     seed: int
     critic: Critic | None = None
     critic_optimizer: torch.optim.Optimizer | None = None
+    precision: Precision = field(default_factory=Precision)
 
     def update(
         self, step: int, samples: Sequence[TrainingSample], trains_policy: bool = True
@@ -69,11 +71,16 @@ class Updater:
                 bad = bad or _first_bad(norms)
                 if bad is not None:
                     raise BrokenUpdate(*bad, step, epoch, minibatch, trains_policy)
-                for optimizer in self._optimizers():
-                    optimizer.step()
-                totals.add(norms)
+                totals.add(norms | self._step())
                 totals.updates += 1
         return totals.means()
+
+    def _step(self) -> dict[str, float]:
+        """One step of every optimizer; of bfloat16 weights, the share that it changed."""
+        before = some_weights(self.model) if self.model.dtype == torch.bfloat16 else None
+        for optimizer in self._optimizers():
+            optimizer.step()
+        return {} if before is None else {"weights_changed": changed_share(before, self.model)}
 
     def _backward(
         self, minibatch: list[TrainingSample], totals: Totals
@@ -101,13 +108,14 @@ class Updater:
         weights = self.backend.weights(minibatch) if weights is None else weights
         tokens = sum(len(sample.ids) for sample in minibatch)
         for micro in micro_batches(self.model, minibatch, config.tokens_per_microbatch):
-            out = token_logps(
-                self.model, micro, temperature=self.temperature, with_entropy=config.log_entropy
-            )
-            if self.critic is not None:
-                out = replace(out, values_N=token_values(self.critic, micro))
-            losses = self.backend.losses(out, micro, weights)
-            loss = torch.stack(list(losses.terms.values())).sum()
+            with self.precision.forward(), self.precision.recomputing(self.model, self.critic):
+                out = token_logps(
+                    self.model, micro, temperature=self.temperature, with_entropy=config.log_entropy
+                )
+                if self.critic is not None:
+                    out = replace(out, values_N=token_values(self.critic, micro))
+                losses = self.backend.losses(out, micro, weights)
+                loss = torch.stack(list(losses.terms.values())).sum()
             numbers = dict(losses.metrics)
             numbers |= {f"loss/{name}": float(t.detach()) for name, t in losses.terms.items()}
             numbers["loss"] = float(loss.detach())

@@ -54,6 +54,7 @@ def start(
     from stepmark.store import RunFolder
     from stepmark.store.run import flatten
     from stepmark.training.checkpoint import Policy, fingerprint
+    from stepmark.training.precision import precision_of
     from stepmark.training.trackers import Trackers
 
     config = plan.config
@@ -61,6 +62,9 @@ def start(
     RunFolder.check(out, tree, _manifest(plan, None), resume=resume, may_change=MAY_CHANGE)
     if policy is None:
         policy = Policy(*load_policy(config.model.policy, config.model.dtype, config.model.device))
+    precision = precision_of(
+        policy.model, config.model.autocast, config.model.gradient_checkpointing
+    )
     engine = _engine(config, policy)
     reference = _reference(plan)
     _try_prompts(plan, policy)
@@ -82,6 +86,7 @@ def start(
             reference=reference,
             evaluate=_evaluation(plan, engine),
             on_event=_both(on_event, trackers),
+            precision=precision,
         )
 
 

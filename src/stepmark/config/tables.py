@@ -70,6 +70,14 @@ class ModelTable(Table):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the master weights. Pure bfloat16 cannot move at learning rates near 1e-6."""
 
+    autocast: Literal["auto", "bfloat16", "none"] = "auto"
+    """Type of matrix products over float32 weights: ``bfloat16`` is faster and lighter on a GPU,
+    log-probs are then good to about 1e-2 nats. ``auto`` is bfloat16 on a GPU that has it, and
+    ``none`` elsewhere."""
+
+    gradient_checkpointing: bool = False
+    """Compute the layers again in the backward pass: less memory, about a third more time."""
+
     device: str = "auto"
     """``auto`` (a GPU when there is one), ``cpu``, ``cuda`` or ``cuda:N``."""
 

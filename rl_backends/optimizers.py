@@ -1,0 +1,35 @@
+"""What learns in a run: the policy and, where the backend asks for one, the critic beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from stepmark.training.critic import Critic, make_critic
+from stepmark.training.optimizer import adamw
+
+from .backend import Backend
+from .config import AlgorithmConfig
+
+__all__ = ["critic_of", "optimizer_of"]
+
+
+def optimizer_of(model: Any, config: AlgorithmConfig, rate: float) -> torch.optim.Optimizer:
+    """AdamW with the settings of a run, at this first learning rate."""
+    return adamw(
+        model,
+        learning_rate=rate,
+        weight_decay=config.weight_decay,
+        betas=(config.adam_beta1, config.adam_beta2),
+        epsilon=config.adam_epsilon,
+    )
+
+
+def critic_of(backend: Backend, policy: Any) -> tuple[Critic, torch.optim.Optimizer] | None:
+    """The critic that the backend asks for, with an optimizer of its own; None without one."""
+    if "critic" not in backend.needs:
+        return None
+    config = backend.config
+    critic = make_critic(policy, shared=config.critic == "shared")
+    return critic, optimizer_of(critic, config, config.critic_learning_rate)
