@@ -12,6 +12,12 @@
 | `steps/single_share`, `steps/abstain_share` | share of completions; of steps | below 0.5; 0 |
 | `steps/score_mean` | step score in [0, 1] | rises |
 | `reward_model/<name>/...` | what a reward model says of its refresh | |
+| `pairs`, `pairs/group_share` | pairs of the step; share of groups that gave one | above 0 |
+| `pairs/skipped_step`, `rft/skipped_step` | 1 where nothing was learnt: no optimizer step | 0 |
+| `rewards/chosen`, `rewards/rejected`, `rewards/margins` | beta nats, over the reference | rises |
+| `rewards/accuracies` | share of pairs in the right order | above 0.5, rises |
+| `logps/chosen`, `logps/rejected` | nats, sums over tokens | chosen does not fall far |
+| `rft/kept`, `rft/group_share` | completions kept; share of groups with one | above 0 |
 | `loss`, `loss/<term>` | its value is no sign of progress in RL | finite |
 | `kl` | nats per token | below 1 |
 | `entropy` | nats per token | falls slowly |

@@ -24,6 +24,8 @@ HEADLINES = (
     ("reward", "mean reward"),
     ("eval/accuracy", "held-out accuracy"),
     ("loss", "loss"),
+    ("pairs", "pairs in a step"),
+    ("rewards/accuracies", "share of pairs in the right order"),
     ("kl", "divergence from the reference, nats per token"),
     ("entropy", "entropy, nats per token"),
     ("completions/mean_length", "mean length, tokens"),
