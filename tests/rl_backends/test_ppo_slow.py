@@ -2,7 +2,8 @@
 
 The model is taught half with and half without working, which is right more often: there is
 something to find. One seed and a short budget; the thresholds are what that seed reached, here
-beside them, less a margin for processors that round differently.
+beside them, less a margin for processors that round differently. With half as many problems a step
+one of three seeds gained nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ PPO = (
     "algorithm.critic_warmup_steps=2",
     "algorithm.beta=0.005",
     "algorithm.mu=2",
-    "rollout.prompts_per_step=16",
+    "rollout.prompts_per_step=32",
     "rollout.group_size=8",
 )
 
@@ -89,10 +90,10 @@ def test_ppo_raises_the_accuracy_on_held_out_problems(tmp_path: Path) -> None:
     found = paired_shares(
         both[True, True], both[True, False], both[False, True], both[False, False]
     )
-    assert found.difference > 0.05, "0.098 was reached"
+    assert found.difference > 0.05, "0.090 was reached"
     assert found.p < 0.01
     rewards = [row["reward"] for row in rows]
-    assert statistics.fmean(rewards[-5:]) > statistics.fmean(rewards[:3]) + 0.07, "0.14 was reached"
+    assert statistics.fmean(rewards[-5:]) > statistics.fmean(rewards[:3]) + 0.1, "0.19 was reached"
     foreseen = [row["critic/explained_variance"] for row in rows]
     assert foreseen[0] == pytest.approx(0, abs=1e-6)
-    assert statistics.fmean(foreseen[-5:]) > 0.03, "0.12 was reached"
+    assert statistics.fmean(foreseen[-5:]) > 0.03, "0.11 was reached"
