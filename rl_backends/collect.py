@@ -20,6 +20,7 @@ from stepmark.store.files import text_hash
 from stepmark.store.samples import Key, Sample, SampleStore, ScoredSteps
 from stepmark.types import Group, Marked, Prompt, Rollout, Sampling, Status, Verdict
 
+from .clock import MarkingClock
 from .reward import Reward
 
 __all__ = ["Collector"]
@@ -60,6 +61,7 @@ class Collector:
     seed: int
     stop: Callable[[], None]
     tokenizer: Any = None
+    clock: MarkingClock = field(default_factory=MarkingClock)
 
     def collect(
         self, step: int, prompts: Sequence[Prompt], policy: str, *, max_error_share: float
@@ -98,13 +100,15 @@ class Collector:
             try:
                 for group in self._draw(step, prompts):
                     groups.append(group)
-                    marking[group.prompt.problem.id] = pool.submit(self._mark, group.rollouts)
+                    timed = self.clock.timed(self._mark)
+                    marking[group.prompt.problem.id] = pool.submit(timed, group.rollouts)
                 groups = self._in_order(prompts, groups)
                 self._store_samples(step, groups, policy)
-                marks = {
-                    group.prompt.problem.id: marking[group.prompt.problem.id].result()
-                    for group in groups
-                }
+                with self.clock.waiting():
+                    marks = {
+                        group.prompt.problem.id: marking[group.prompt.problem.id].result()
+                        for group in groups
+                    }
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise

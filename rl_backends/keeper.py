@@ -25,6 +25,7 @@ from stepmark.training.checkpoint import (
     step_folder,
 )
 
+from .card import Card
 from .events import Event, Saved
 
 __all__ = ["Keeper"]
@@ -42,6 +43,7 @@ class Keeper:
         critic: what learns along with the policy, with its optimizer; None without one.
         keep: numbered checkpoints that stay.
         tell: takes the events.
+        card: what the final and the best checkpoint hold besides; None for nothing.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Keeper:
         keep: int,
         tell: Callable[[Event], None],
         critic: tuple[Any, torch.optim.Optimizer] | None = None,
+        card: Card | None = None,
     ) -> None:
         self.checkpoints, self.policy, self.optimizer = checkpoints, policy, optimizer
-        self.critic = critic
+        self.critic, self.card = critic, card
         self.keep, self.tell = keep, tell
         self.state = TrainingState(0, {}, first_policy=fingerprint(policy.model))
         self.resumed_from: Path | None = None
@@ -100,10 +103,8 @@ class Keeper:
         self.change(optimizer=self.optimizer.state_dict(), random=random_state())
         if self.critic is not None:
             model, optimizer = self.critic
-            self.change(
-                critic={"weights": model.state_dict(), "optimizer": optimizer.state_dict()}
-            )
-        save_checkpoint(place, self.policy, self.state)
+            self.change(critic={"weights": model.state_dict(), "optimizer": optimizer.state_dict()})
+        save_checkpoint(place, self.policy, self.state, self._more() if name else None)
         prune(self.checkpoints, self.keep)
         self.tell(Saved(self.state.step, place))
         return place
@@ -122,7 +123,16 @@ class Keeper:
         is_best = self.state.best is None or found[metric] > self.state.best
         if is_best:
             self.change(best=found[metric], best_step=step)
-            save_checkpoint(self.checkpoints / "best", self.policy)
         row = {f"eval/{key}": value for key, value in found.items()}
         self.change(evaluated_at=step, evaluation=row)
+        if is_best:
+            save_checkpoint(self.checkpoints / "best", self.policy, more=self._more())
         return is_best
+
+    def _more(self) -> Callable[[Path], None] | None:
+        """Writes the model card, with the evaluation where it is of this very step."""
+        card, state = self.card, self.state
+        if card is None:
+            return None
+        found = state.evaluation if state.evaluated_at == state.step else {}
+        return lambda folder: card.write(folder, state.step, found)

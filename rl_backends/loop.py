@@ -36,6 +36,7 @@ from stepmark.training.sample import TrainingSample
 from stepmark.types import Marked, Prompt
 
 from .backend import Backend, Models
+from .card import Card
 from .collect import Collector
 from .config import check_rollout
 from .events import Evaluated, Event, Refreshed, Started, StepDone, StepsCounted
@@ -50,7 +51,7 @@ from .resample import drawn_further
 from .reward import Reward, check_errors
 from .scoring import check_step_counts
 from .sources import Drawing, drawing_of, is_sampled, sampled_part
-from .startup import check_engine, check_first_loss
+from .startup import check_engine, check_first_loss, check_one_bos
 from .update import Updater
 
 __all__ = ["Evaluate", "TrainResult", "train"]
@@ -172,7 +173,13 @@ class Loop:
         )
         self.frozen = FrozenModels((), policy.model)
         self.keeper = Keeper(
-            run.checkpoints, policy, self.optimizer, c.keep_checkpoints, self.tell, self.critic
+            run.checkpoints,
+            policy,
+            self.optimizer,
+            c.keep_checkpoints,
+            self.tell,
+            self.critic,
+            Card(run, policy, drawing.sampling),
         )
         self.metrics: dict[str, float] = {}
         self.wanted = rollout.prompts_per_step
@@ -238,6 +245,7 @@ class Loop:
             raise
         self.folder.log_metrics(step, self.metrics)
         seconds = {"collect_s": collected - started, "update_s": updated - collected}
+        seconds |= self.collector.clock.take()
         seconds["tokens_per_s"] = metrics["num_tokens"] / max(updated - started, 1e-9)
         self.folder.log_timings(step, seconds)
         if config.save_every is not None and step % config.save_every == 0 and step < config.steps:
@@ -249,6 +257,7 @@ class Loop:
         """What can be known before anything is learnt: log-probs, and the loss at the reference."""
         rows = self.config.tokens_per_microbatch
         if not self.is_checked:
+            check_one_bos(groups, self.policy.tokenizer)
             sampler = self.policy.model if self.frozen.first is None else self.frozen.first
             check_engine(sampler, groups, self.collector.sampling.temperature, rows)
             self.is_checked = True

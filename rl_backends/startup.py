@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from stepmark.errors import EngineError, RunError
+from stepmark.engines.render import adds_bos
+from stepmark.errors import ConfigError, EngineError, RunError
 from stepmark.training.forward import reference_logps, token_logps
 from stepmark.training.packing import pack
 from stepmark.training.precision import logps_tolerance
@@ -17,7 +18,7 @@ from stepmark.types import Marked
 
 from .backend import Backend
 
-__all__ = ["ROLLOUTS", "check_engine", "check_first_loss"]
+__all__ = ["ROLLOUTS", "check_engine", "check_first_loss", "check_one_bos"]
 
 ROLLOUTS = 8
 """How many completions are compared: enough to see a wrong temperature or a shifted token."""
@@ -49,6 +50,27 @@ def check_engine(
             f"completions; {allowed:g} is allowed. Ratios would be wrong: check that the "
             "engine holds the same weights, temperature and end tokens."
         )
+
+
+def check_one_bos(groups: Sequence[tuple[Marked, ...]], tokenizer: Any) -> None:
+    """Prompts begin with one BOS where the tokenizer adds one by itself, and never with two.
+
+    Raises:
+        ConfigError: a prompt of the step does not.
+    """
+    bos = tokenizer.bos_token_id
+    if bos is None:
+        return
+    least = 1 if adds_bos(tokenizer) else 0
+    for prompt in (group[0].rollout.prompt for group in groups if group):
+        found = next((n for n, token in enumerate(prompt.ids) if token != bos), len(prompt.ids))
+        if not least <= found <= 1:
+            raise ConfigError(
+                f"The prompt of {prompt.problem.id!r} begins with {found} BOS tokens (id {bos}); "
+                f"{'exactly one is' if least else 'at most one is'} right for this tokenizer. Make "
+                "prompts with stepmark.engines.render, or with add_special_tokens=False after a "
+                "chat template."
+            )
 
 
 def check_first_loss(

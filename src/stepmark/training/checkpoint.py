@@ -12,7 +12,7 @@ import json
 import logging
 import random
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -83,14 +83,27 @@ def step_folder(checkpoints: Path, step: int) -> Path:
     return checkpoints / f"step-{step:06d}"
 
 
-def save_checkpoint(path: Path, policy: Policy, state: TrainingState | None = None) -> None:
+def save_checkpoint(
+    path: Path,
+    policy: Policy,
+    state: TrainingState | None = None,
+    more: Callable[[Path], None] | None = None,
+) -> None:
     """Publish a checkpoint; with a state a run can continue from it. Replaces one of that name.
 
     The folder loads with ``AutoModelForCausalLM.from_pretrained`` and ``AutoTokenizer``.
+
+    Args:
+        path: where it will lie.
+        policy: model and tokenizer.
+        state: of the run.
+        more: puts further files into the folder before it is published.
     """
     with publish(path, replace=True) as folder:
         folder.mkdir()
         write_policy(folder, policy)
+        if more is not None:
+            more(folder)
         if state is not None:
             _write_state(folder, state)
 
