@@ -24,6 +24,7 @@ from stepmark.config.aliases import TABLE
 from stepmark.config.tables import Table
 from stepmark.errors import ConfigError
 from stepmark.rl_backends.config import AlgorithmConfig
+from stepmark.rl_backends.dpo_config import DpoConfig
 from stepmark.rl_backends.ppo_config import PpoConfig
 
 
@@ -39,7 +40,7 @@ class Plain(Table):
 
 
 RUN = run_config(Plain)
-OF_BACKENDS = {"scale", *PpoConfig.model_fields}
+OF_BACKENDS = {"scale", *PpoConfig.model_fields, *DpoConfig.model_fields}
 
 
 def built(*sets: str) -> RunConfig:

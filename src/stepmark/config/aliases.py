@@ -144,6 +144,12 @@ TABLE: tuple[Alias, ...] = (
     ),
     Alias("algorithm.clip_high", ("epsilon_high",), ("clip_ratio_high",), ("eps_clip_low_high",)),
     Alias("algorithm.aggregation", ("loss_type",), ("loss_agg_mode",), ("loss_agg_mode",)),
+    Alias(
+        "algorithm.loss",
+        ("loss_type",),
+        note='of preferences; TRL\'s "ipo" is "ipo-mean", per token',
+    ),
+    Alias("algorithm.label_smoothing", ("label_smoothing",), (), ("label_smoothing",)),
     Alias("algorithm.gae_lambda", ("lam",), ("lam",), ("lambd",)),
     Alias("algorithm.gamma", ("gamma",), ("gamma",), ("gamma",)),
     Alias("algorithm.whiten", ("whiten_rewards",), (), (), note="advantages, never rewards"),
