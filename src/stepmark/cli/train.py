@@ -9,6 +9,7 @@ import typer
 
 from .console import Debug, Json, emit, out, say, warn
 from .golds import tell_golds
+from .memory import memory_line, tell_memory
 from .replaying import replay_file
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def _dry_run(composed: Composed, as_json: bool) -> None:
     rows = settings_of(type(plan.config), composed)
     value = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
     emit(value, as_json, lambda: show_tree(rows))
+    tell_memory(plan)
     names = ", ".join(f"{task.name} ({len(task.problems):,} problems)" for task in plan.tasks)
     say(f"These settings can run: {names}. Nothing was loaded or written.")
 
@@ -125,6 +127,8 @@ def _run(composed: Composed, out_: Path | None, resume: bool, as_json: bool) -> 
     name = plan.backend.config.backend
     folder = out_ or next_run_folder(f"{name}-{plan.tasks[0].name}")
     say(f"{name} on {', '.join(task.name for task in plan.tasks)}; the run goes to {folder}")
+    if line := memory_line(plan):
+        say(line)
     onwards = same_command(folder, "--resume")
     try:
         with stoppable(onwards), Watch(name) as watch:
