@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stepmark.rl_backends import Event, TrainResult
     from stepmark.tasks import LoadedTask, PromptTemplate
     from stepmark.training.checkpoint import Policy
+    from stepmark.training.precision import Precision
     from stepmark.training.trackers import Trackers
 
     from .plan import Plan
@@ -54,7 +55,6 @@ def start(
     from stepmark.store import RunFolder
     from stepmark.store.run import flatten
     from stepmark.training.checkpoint import Policy, fingerprint
-    from stepmark.training.precision import precision_of
     from stepmark.training.trackers import Trackers
 
     config = plan.config
@@ -62,9 +62,7 @@ def start(
     RunFolder.check(out, tree, _manifest(plan, None), resume=resume, may_change=MAY_CHANGE)
     if policy is None:
         policy = Policy(*load_policy(config.model.policy, config.model.dtype, config.model.device))
-    precision = precision_of(
-        policy.model, config.model.autocast, config.model.gradient_checkpointing
-    )
+    precision = _precision(config, policy)
     engine = _engine(config, policy)
     reference = _reference(plan)
     _try_prompts(plan, policy)
@@ -124,6 +122,13 @@ def _engine(config: RunConfig, policy: Policy) -> Any:
     if config.rollout.batch_size is not None:
         settings["batch_size"] = config.rollout.batch_size
     return kind(policy.model, policy.tokenizer, **settings)
+
+
+def _precision(config: RunConfig, policy: Policy) -> Precision:
+    from stepmark.training.precision import precision_of
+
+    table = config.model
+    return precision_of(policy.model, table.autocast, table.gradient_checkpointing)
 
 
 def _reference(plan: Plan) -> Any:
