@@ -34,6 +34,7 @@ class Card:
         (folder / "README.md").write_text(self.text(step, evaluation), encoding="utf-8")
         made = folder / "generation_config.json"
         own: dict[str, Any] = json.loads(made.read_text()) if made.is_file() else {}
+        own.pop("_from_model_config", None)  # with it transformers would make the file's own anew
         tokenizer = self.policy.tokenizer
         own |= {
             "do_sample": True,

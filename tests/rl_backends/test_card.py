@@ -24,6 +24,7 @@ def test_final_and_best_are_plain_folders_with_a_card_and_a_generation_config(
         AutoModelForCausalLM.from_pretrained(folder)
         AutoTokenizer.from_pretrained(folder)
         sampling = GenerationConfig.from_pretrained(folder)
+        assert "_from_model_config" not in (folder / "generation_config.json").read_text()
         assert sampling.max_new_tokens == run.rollout.max_tokens
         assert (sampling.temperature, sampling.do_sample) == (1.0, True)
         assert sampling.eos_token_id == run.policy.tokenizer.eos_token_id

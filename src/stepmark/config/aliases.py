@@ -47,6 +47,12 @@ TABLE: tuple[Alias, ...] = (
         ("param_dtype",),
         ("dtype",),
     ),
+    Alias(
+        "model.gradient_checkpointing",
+        ("gradient_checkpointing",),
+        ("enable_gradient_checkpointing",),
+        ("gradient_checkpointing",),
+    ),
     Alias("data.task", (), (), (), ("tasks",), "a list of tasks may carry data.weights"),
     Alias(
         "data.dataset",
