@@ -2,7 +2,7 @@
 #   make quickstart   install and run the main job on the embedded task
 #   make test         install, lint, type-check, run the everyday tests
 #   make test-slow    real models, built wheels, whole runs
-#   make bench        the verifier beside Math-Verify, in a venv of its own (set STEPMARK_DATA)
+#   make bench        the verifier beside Math-Verify, training beside TRL, in venvs of their own (set STEPMARK_DATA)
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-slow bench check format install clean
 
@@ -71,7 +71,7 @@ $(SMOLLM2)/model.safetensors: | $(VENV)/.test
 test-slow: $(VENV)/.test $(SMOLLM2)/model.safetensors .venv-trl/.ready .venv-verl/.ready
 	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/pytest -q -m slow --durations=15 -rs
 
-# Measures the verifier; BENCH_FLAGS=--quick takes a sample. The venv holds the base install and the peer.
+# Measures the verifier and training; BENCH_FLAGS=--quick takes a sample. The venv holds the base install and the peer.
 BENCH := .venv-bench
 BENCH_FLAGS ?=
 $(BENCH)/.ready: pyproject.toml constraints/bench.txt
@@ -79,8 +79,9 @@ $(BENCH)/.ready: pyproject.toml constraints/bench.txt
 	$(BENCH)/bin/python -m pip --disable-pip-version-check install -q -c constraints/bench.txt -e '.[compare]'
 	@touch $@
 
-bench: $(BENCH)/.ready
+bench: $(BENCH)/.ready .venv-trl/.ready
 	$(BENCH)/bin/python benchmarks/verifier.py --out benchmarks/results.json $(BENCH_FLAGS)
+	.venv-trl/bin/python benchmarks/training.py --out benchmarks/results.json $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) $(BENCH) .venv-trl .venv-verl dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

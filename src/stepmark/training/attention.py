@@ -176,7 +176,7 @@ def _refusal(body: nn.Module) -> str | None:
 def _probe(body: Any, config: Any) -> str | None:
     device, words = next(body.parameters()).device, len(body.get_input_embeddings().weight)
     samples = [
-        TrainingSample(*(tuple(token % words for token in ids) for ids in (prompt, sampled)))
+        TrainingSample(tuple(t % words for t in prompt), tuple(t % words for t in sampled))
         for prompt, sampled in PROBE
     ]
     alone: list[Tensor] = []

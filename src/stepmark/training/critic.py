@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from stepmark.errors import ConfigError
 
-from .forward import hidden_states
+from .forward import body_batches, hidden_states
 from .head import split_model
-from .packing import pack_lengths
 from .sample import TrainingSample
 
 __all__ = ["Critic", "critic_values", "make_critic", "token_values"]
@@ -74,8 +73,7 @@ def token_values(critic: Critic, samples: Sequence[TrainingSample]) -> Float[Ten
 
     The value at a token is read from the state that predicts it: the state before that action.
     """
-    body = critic.body.module if isinstance(critic.body, _Borrowed) else critic.body
-    hidden_ND = hidden_states(body, samples)
+    hidden_ND = hidden_states(_body(critic), samples)
     return critic.head(hidden_ND).squeeze(-1).float()
 
 
@@ -85,9 +83,12 @@ def critic_values(
 ) -> list[Tensor]:
     """Values without gradient: one float32 CPU tensor per sample, in the given order."""
     found: dict[int, Tensor] = {}
-    for places in pack_lengths([sample.length for sample in samples], token_budget):
-        rows = [samples[place] for place in places]
+    for rows in body_batches(_body(critic), samples, token_budget):
         values = token_values(critic, rows).split([len(row.ids) for row in rows])
-        for place, value in zip(places, values, strict=True):
-            found[place] = value.cpu().clone()
-    return [found[place] for place in range(len(samples))]
+        for row, value in zip(rows, values, strict=True):
+            found[id(row)] = value.cpu().clone()
+    return [found[id(sample)] for sample in samples]
+
+
+def _body(critic: Critic) -> Any:
+    return critic.body.module if isinstance(critic.body, _Borrowed) else critic.body

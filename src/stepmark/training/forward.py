@@ -22,7 +22,14 @@ from .layout import lay_end_to_end
 from .packing import pack, pack_end_to_end
 from .sample import TrainingSample
 
-__all__ = ["TokenOut", "hidden_states", "micro_batches", "reference_logps", "token_logps"]
+__all__ = [
+    "TokenOut",
+    "body_batches",
+    "hidden_states",
+    "micro_batches",
+    "reference_logps",
+    "token_logps",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,9 +188,22 @@ def micro_batches(
         ConfigError: the budget is less than one token.
     """
     split = split_model(model)
-    if split is None or not takes_layouts(split.body):
+    if split is None:
         return pack(samples, token_budget)
-    return pack_end_to_end(samples, token_budget)
+    return body_batches(split.body, samples, token_budget)
+
+
+def body_batches(
+    body: nn.Module, samples: Sequence[TrainingSample], token_budget: int
+) -> list[list[TrainingSample]]:
+    """The same for `hidden_states` of a body.
+
+    Raises:
+        ConfigError: the budget is less than one token.
+    """
+    if takes_layouts(body):
+        return pack_end_to_end(samples, token_budget)
+    return pack(samples, token_budget)
 
 
 def _width(body: Any) -> int:

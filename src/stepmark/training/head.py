@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 from weakref import WeakKeyDictionary
 
 import torch
@@ -95,7 +95,7 @@ def logps_of_hidden(
     """
     count = hidden_ND.shape[0]
     size = chunk or max(1, CHUNK_LOGITS // vocabulary)
-    if count > size and type(head) is nn.Linear and not _is_watched(head):
+    if count > size and _is_plain(head):
         return HeadOut(
             *logps_of_linear(hidden_ND, head, targets_N, temperature, with_entropy, size)
         )
@@ -118,9 +118,11 @@ def logps_of_hidden(
     return HeadOut(logps_N, torch.cat(entropies) if entropies else None)
 
 
-def _is_watched(head: nn.Module) -> bool:
-    """Whether hooks want to see the head's calls."""
-    return bool(head._forward_hooks or head._forward_pre_hooks or head._backward_hooks)
+def _is_plain(head: Callable[[Tensor], Tensor]) -> TypeGuard[nn.Linear]:
+    """Whether a head is a weight and a bias and nothing else: no adapter, no hook on its calls."""
+    if not isinstance(head, nn.Linear) or type(head) is not nn.Linear:
+        return False
+    return not (head._forward_hooks or head._forward_pre_hooks or head._backward_hooks)
 
 
 _splits: WeakKeyDictionary[nn.Module, Split | None] = WeakKeyDictionary()
@@ -145,7 +147,7 @@ def split_model(model: nn.Module) -> Split | None:
     return _splits[model]
 
 
-def _find_split(model: nn.Module) -> tuple[Split | None, str]:
+def _find_split(model: Any) -> tuple[Split | None, str]:
     if hasattr(model, "get_base_model"):  # of peft, which puts its layers into the model itself
         model = model.get_base_model()
     config = getattr(model, "config", None)

@@ -147,11 +147,12 @@ class _Row:
         """The row as tensors."""
         places = [place for some in self.places for place in some]
         targets = [token for sample in self.samples for token in sample.ids]
-        tensors = (
-            torch.tensor(numbers, dtype=torch.long, device=self.device)
-            for numbers in (self.ids, self.positions, places, targets)
-        )
-        return Layout(*tensors, tuple(self.blocks))
+
+        def made(numbers: list[int]) -> Tensor:
+            return torch.tensor(numbers, dtype=torch.long, device=self.device)
+
+        numbers = (made(self.ids), made(self.positions), made(places), made(targets))
+        return Layout(*numbers, blocks=tuple(self.blocks))
 
     def _by_length(self, members: Sequence[int]) -> list[list[int]]:
         found: dict[int, list[int]] = defaultdict(list)

@@ -100,7 +100,9 @@ class _Head(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(  # type: ignore[override]
+        ctx: Any, *grads: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         logps_grad_N, entropy_grad_N = grads
         hidden_ND, weight_VD, bias_V, targets_N, norm_N, entropy_N = ctx.saved_tensors
         needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
