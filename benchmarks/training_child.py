@@ -9,6 +9,7 @@ CPU seconds of this process and its descendants, one thread.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -140,7 +141,7 @@ def trl(folder: Path, shape: Shape, gate: Gate) -> None:
 
         def compared(model: Any, inputs: Any) -> Any:
             if not gate.facts:
-                other = _moved(inputs)
+                other = _moved(inputs, shape["vocabulary"])
                 with torch.no_grad():
                     theirs = float(compute(model, other))
                 gate.facts |= {"loss": theirs, "our_loss": _our_loss(model, other)}
@@ -150,44 +151,44 @@ def trl(folder: Path, shape: Shape, gate: Gate) -> None:
         trainer.train()
 
 
-def _moved(inputs: Any) -> Any:
-    """The same batch with advantages and a reference under which the loss is not zero."""
+def _moved(inputs: Any, vocabulary: int) -> Any:
+    """The same batch, with numbers under which the loss depends on each log-prob of the model.
+
+    Advantages do not sum to zero; old and reference log-probs lie about those of a uniform choice.
+    """
     noise = torch.Generator().manual_seed(0)
-    references, advantages = inputs["ref_per_token_logps"], inputs["advantages"]
+    tokens, rows = inputs["ref_per_token_logps"].shape, inputs["advantages"].shape
     return {
         **inputs,
-        "advantages": torch.randn(advantages.shape, generator=noise) + 0.5,
-        "ref_per_token_logps": references + 0.3 * torch.randn(references.shape, generator=noise),
+        "advantages": torch.randn(rows, generator=noise) + 0.5,
+        "old_per_token_logps": 0.2 * torch.randn(tokens, generator=noise) - math.log(vocabulary),
+        "ref_per_token_logps": 0.3 * torch.randn(tokens, generator=noise) - math.log(vocabulary),
     }
 
 
 @torch.no_grad()
 def _our_loss(model: Any, inputs: Any) -> float:
-    """Our loss of TRL's own batch: its tokens, advantages and reference log-probs."""
-    from dataclasses import replace
-
+    """Our loss of TRL's own batch: its tokens, advantages, old and reference log-probs."""
     from stepmark.rl_backends import Grpo, GrpoConfig
     from stepmark.training import TrainingSample, token_logps
 
     rows = zip(
         *(inputs[name] for name in ("prompt_ids", "prompt_mask", "completion_ids")),
-        inputs["completion_mask"], inputs["advantages"], inputs["ref_per_token_logps"],
-        strict=True,
+        inputs["completion_mask"], inputs["advantages"], inputs["old_per_token_logps"],
+        inputs["ref_per_token_logps"], strict=True,
     )  # fmt: skip
     samples = [
         TrainingSample(
             tuple(prompt[kept.bool()].tolist()),
             tuple(ids[mask.bool()].tolist()),
             place,
+            old_logps=old[mask.bool()].float(),
             ref_logps=references[mask.bool()].float(),
             advantages=advantage.expand(int(mask.sum())).float(),
         )
-        for place, (prompt, kept, ids, mask, advantage, references) in enumerate(rows)
+        for place, (prompt, kept, ids, mask, advantage, old, references) in enumerate(rows)
     ]
     out = token_logps(model, samples)
-    samples = [
-        replace(one, old_logps=logps) for one, logps in zip(samples, out.split(), strict=True)
-    ]
     backend = Grpo(GrpoConfig(beta=BETA))
     return float(sum(backend.losses(out, samples, backend.weights(samples)).terms.values()))
 
@@ -204,6 +205,7 @@ def _trainer(folder: Path, shape: Shape, out: str, callbacks: list[Any]) -> Any:
         generation_kwargs={"min_new_tokens": shape["sampled"]},
         beta=BETA,
         loss_type="grpo",
+        use_bias_correction_kl=False,  # eq. (4) of DeepSeekMath, as ours
         max_steps=1000,
         learning_rate=RATE,
         lr_scheduler_type="constant",

@@ -13,6 +13,9 @@ from training_sides import in_turn, row
 
 from stepmark.training import token_logps
 
+SKEW = 1.92
+"""Of the lengths of unequal completions: 2,854 real tokens in 5,216 padded ones."""
+
 
 def _pass(model: Any, samples: list[Any], layout: str) -> Callable[[], float]:
     def run() -> float:
@@ -29,7 +32,8 @@ def ragged(shape: Shape, rounds: int) -> dict[str, Any]:
     """Completions of unequal length, nothing shared: real tokens a second over padded rows."""
     draw = random.Random(0)
     count, longest = shape["prompts"] * shape["group"], round(1.8 * shape["sampled"])
-    lengths = [longest] + [max(1, round(longest * draw.random() ** 2)) for _ in range(count - 1)]
+    lengths = [max(1, round(longest * (place / count) ** SKEW)) for place in range(1, count + 1)]
+    draw.shuffle(lengths)
     alone = {**shape, "prompts": count, "group": 1}
     samples = make_samples(alone, lengths=lengths)
     real = sum(sample.length for sample in samples)

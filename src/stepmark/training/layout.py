@@ -15,8 +15,8 @@ Linear layers and the embedding see each token once. Attention runs in blocks: s
 * queries of a completion that is shorter than its prompt are taken alone, under a mask,
   ``L (P + L)`` products; of a longer one with the prompt's, as a causal square, ``(P + L)^2 / 2``.
 
-A prompt is shared where the first number exceeds the second, so a layout never costs more than
-plain packing, which is the same row with nothing shared.
+A prompt is shared where the first number exceeds the second: by this model no layout costs more
+than plain packing, which is the same row with nothing shared.
 
 Shapes: ``T`` tokens of the row, ``N`` sampled tokens of all samples.
 """
@@ -37,8 +37,8 @@ from .sample import TrainingSample
 __all__ = ["Block", "Layout", "is_shared", "lay_end_to_end"]
 
 COPYING = 120
-"""Products that copying one token's keys and values costs, over the hidden width, forward and
-backward; measured on one core of a CPU."""
+"""Products in whose time one token's keys and values are copied, over the hidden width, forward and
+backward: an estimate on the safe side (six numbers moved, each in the time of 20 products)."""
 
 
 class Block(NamedTuple):
