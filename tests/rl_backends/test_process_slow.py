@@ -88,9 +88,9 @@ def test_step_rewards_alone_raise_step_scores_on_held_out_problems(tmp_path: Pat
     rows = trained(policy, tmp_path / "grpo", *PROCESS)
     after = held_out(policy)
     steps = paired_means(after[1], before[1])
-    # Seeds 0, 1, 2 gave +0.082, +0.204, +0.223 in step scores and +0.090, -0.641, +0.224 in accuracy:
-    # CPU, one thread, 2026-11-30, STEPMARK_SEED=1 pytest -m slow. Seed 1 found that one line without
-    # a result scores well: steps alone can be gamed, so a run should weigh in the outcome.
+    # Seeds 0, 1, 2 gave +0.082, +0.204, +0.223 in step scores and +0.090, -0.641, +0.224 in
+    # accuracy: CPU, one thread, 2026-11-30, STEPMARK_SEED=1 pytest -m slow. Seed 1 found that one
+    # line without a result scores well: steps alone can be gamed, so weigh in the outcome.
     assert steps.difference > 0.04
     assert steps.p < 1e-4
     assert rows[-1]["steps/mean_count"] == pytest.approx(after[2], abs=0.3)
