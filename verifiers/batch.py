@@ -6,7 +6,8 @@ take any verifier and give the very verdicts, in order, that calling it gives. H
 work is `stepmark.verifiers.set_workers`.
 
 Which work runs where depends on the verifier. One that is `Divided`, as ``math`` is, is sent to the
-workers and marks there in chunks: that scales with the cores. Functions from files and modules run
+workers and marks there in chunks, so that the caller is free meanwhile (for verdicts as quick as
+those of `math`, handing over costs more than it saves). Functions from files and modules run
 in workers too, call by call under their deadline. Any other object, and functions of a notebook,
 mark in a thread of this process, one batch after another.
 """
