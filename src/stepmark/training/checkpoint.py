@@ -12,19 +12,19 @@ import json
 import logging
 import random
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stepmark.errors import RunError
 from stepmark.store.files import file_hash, publish
 
+from .fingerprint import fingerprint
 from .quiet import no_progress_bars
 
 __all__ = [
@@ -201,22 +201,6 @@ def prune(checkpoints: Path, keep: int) -> None:
     """Remove all numbered checkpoints but the newest ``keep``."""
     for folder in sorted(checkpoints.glob("step-[0-9]*"))[:-keep]:
         shutil.rmtree(folder)
-
-
-def fingerprint(model: nn.Module) -> str:
-    """A short name for the weights of a model: two float64 sums of each tensor, hashed.
-
-    Cheap enough to take at every step; it tells policies apart, it does not prove them equal.
-    """
-    digest = blake2b(digest_size=8)
-    for name, weight in _named(model):
-        values = weight.detach().double()
-        digest.update(f"{name} {float(values.sum())!r} {float(values.abs().sum())!r};".encode())
-    return digest.hexdigest()
-
-
-def _named(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
-    return sorted(model.named_parameters(), key=lambda pair: pair[0])
 
 
 def random_state() -> dict[str, Any]:
