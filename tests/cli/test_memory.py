@@ -12,9 +12,12 @@ from stepmark.cli import app as command
 
 pytest.importorskip("torch")
 
+ARITH = "arith?size=64"
+"""A small arith: making its 8,000 problems would be most of the time of a test here."""
+
 
 def dry_run(model: str, *more: str) -> int:
-    return command.run(["train", "--task", "arith", "--model", model, "--dry-run", *more])
+    return command.run(["train", "--task", ARITH, "--model", model, "--dry-run", *more])
 
 
 def test_a_config_alone_is_enough_for_the_estimate(

@@ -11,6 +11,9 @@ from stepmark.cli import app as command
 
 pytest.importorskip("torch")
 
+ARITH = "arith?size=64"
+"""A small arith: making its 8,000 problems would be most of the time of a test here."""
+
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -38,7 +41,7 @@ def train(model: str, *more: str, steps: int = 2) -> int:
         "data.eval_limit=4",
     )
     sets = [part for text in small for part in ("--set", text)]
-    return command.run(["train", "--model", model, "--task", "arith", "--out", "r", *sets, *more])
+    return command.run(["train", "--model", model, "--task", ARITH, "--out", "r", *sets, *more])
 
 
 def test_a_replayed_minibatch_names_its_worst_sample(model, capsys) -> None:

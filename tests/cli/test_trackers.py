@@ -12,6 +12,9 @@ from stepmark.store import RunFolder
 
 pytest.importorskip("torch")
 
+ARITH = "arith?size=64"
+"""A small arith: making its 8,000 problems would be most of the time of a test here."""
+
 OWN = """
 import json
 from accelerate.tracking import GeneralTracker
@@ -56,7 +59,7 @@ def train(model: str, *more: str, steps: int = 2) -> int:
         "data.eval_limit=4",
     )
     sets = [part for text in small for part in ("--set", text)]
-    return command.run(["train", "--model", model, "--task", "arith", "--out", "r", *sets, *more])
+    return command.run(["train", "--model", model, "--task", ARITH, "--out", "r", *sets, *more])
 
 
 def test_a_tracker_sees_every_number_of_metrics_jsonl(model) -> None:

@@ -20,6 +20,9 @@ from stepmark.types import Status
 
 pytest.importorskip("torch")
 
+ARITH = "arith?size=64"
+"""A small arith: making its 8,000 problems would be most of the time of a test here."""
+
 CHECKS = """
 def by_unit(completion, gold, unit):
     return 0.5 if unit == "kg" else 1.0
@@ -107,7 +110,7 @@ def test_a_run_leaves_all_that_the_contract_names(
     backend: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sets = ("algorithm.learning_rate=1e-3", "algorithm.eval_every=1")
-    assert train("--backend", backend, "--task", "arith", "--out", "r", "--json", sets=sets) == 0
+    assert train("--backend", backend, "--task", ARITH, "--out", "r", "--json", sets=sets) == 0
     said = capsys.readouterr()
     row = json.loads(said.out)
     assert (row["step"], row["final"]) == (2, "r/checkpoints/final")
@@ -133,7 +136,7 @@ def test_a_run_leaves_all_that_the_contract_names(
 def test_a_second_run_into_the_same_folder_is_refused_and_resume_is_by_the_same_settings(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert train("--task", "arith", "--out", "r") == 0
+    assert train("--task", ARITH, "--out", "r") == 0
     before = weights("r/checkpoints/final")
     import stepmark.engines.loading as loading
 
@@ -142,15 +145,15 @@ def test_a_second_run_into_the_same_folder_is_refused_and_resume_is_by_the_same_
 
     with monkeypatch.context() as context:
         context.setattr(loading, "load_policy", refused)
-        assert train("--task", "arith", "--out", "r") == 2
+        assert train("--task", ARITH, "--out", "r") == 2
         assert "already holds a run" in capsys.readouterr().err
         changed = ("rollout.temperature=0.5",)
-        assert train("--task", "arith", "--out", "r", "--resume", sets=changed) == 2
+        assert train("--task", ARITH, "--out", "r", "--resume", sets=changed) == 2
         assert "rollout.temperature was 1.0 and is now 0.5" in capsys.readouterr().err
         write("mine.jsonl", range(40))
-        assert train("--task", "arith?max_start=9", "--out", "r", "--resume") == 2
+        assert train("--task", "arith?size=64&max_start=9", "--out", "r", "--resume") == 2
         assert "data.task" in capsys.readouterr().err
-    assert train("--task", "arith", "--out", "r", "--resume") == 0
+    assert train("--task", ARITH, "--out", "r", "--resume") == 0
     assert weights("r/checkpoints/final") == before
 
 
@@ -180,7 +183,7 @@ def test_tasks_from_files_mix_by_weight_and_never_measure_what_they_train_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     sets = ("rollout.prompts_per_step=6", "algorithm.steps=1", "rollout.max_tokens=2")
-    assert train("--task", "own.toml:2,arith:1", "--out", "r", sets=sets) == 0
+    assert train("--task", f"own.toml:2,{ARITH}:1", "--out", "r", sets=sets) == 0
     said = capsys.readouterr().err
     assert "no held-out problems of 'own': its split 'test' is what is trained on" in said
     ids = [key.id for key in RunFolder.open(Path("r")).samples.keys()]  # noqa: SIM118
@@ -297,32 +300,32 @@ BAD: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
     (("--dataset", "mine.jsonl", "--prompt-column", "q"), (), "--gold-column"),
     (("--task", "arth"), (), "Did you mean 'arith'?"),
     ((), (), "There is nothing to train on"),
-    (("--task", "arith", "--verifier", "mth"), (), "Did you mean 'math'?"),
+    (("--task", ARITH, "--verifier", "mth"), (), "Did you mean 'math'?"),
     ((*OWN, "--verifier", "checks.py:wants"), (), "asks for 'colour'"),
     ((*OWN, "--verifier", "checks.py:by_unti"), (), "Did you mean 'by_unit'?"),
     ((*OWN, "--verifier", "chekcs.py:by_unit"), (), "There is no file 'chekcs.py'"),
     ((*OWN, "--verifier", "math", "--verifier", "math"), (), "stands twice"),
-    (("--task", "arith", "--backend", "grop"), (), "Did you mean 'grpo'?"),
-    (("--task", "arith", "--engine", "transformer"), (), "Did you mean 'transformers'?"),
-    (("--task", "arith", "--engine", "transformers?batch=4"), (), "no setting 'batch'"),
-    (("--task", "arith", "--preset", "deepseek"), (), "Did you mean 'deepseekmath'?"),
-    (("--task", "arith"), ("data.prompt=plian",), "Did you mean 'plain'?"),
-    (("--task", "arith"), ("rollout.group_size=1",), "rollout.group_size is 1"),
-    (("--task", "arith"), ("rollout.temperature=-1",), "rollout.temperature is -1"),
-    (("--task", "arith"), ("rollout.max_tokens=510",), "the model's limit is 512"),
-    (("--task", "arith"), ("data.prompt=chat.toml",), "needs a chat template"),
-    (("--task", "arith"), ("algorithm.best_metric=acuracy",), "Did you mean 'accuracy'?"),
-    (("--task", "arith"), ("model.reference=nowhere/",), "nowhere"),
-    (("--task", "arith", "--model", "bare"), (), "has no tokenizer"),
-    (("--task", "arith", "--model", "./nowhere"), (), "There is no model folder './nowhere'"),
-    (("--task", "arith", "--out", "mine.jsonl"), (), "exists and is not a run"),
-    (("--task", "arith", "--out", "mine.jsonl/r"), (), "cannot be written"),
-    (("--task", "arith", "--model", "spoilt"), (), "The model in 'spoilt' cannot be loaded"),
-    (("--task", "arith"), ("data.eval_split=tset",), "has no split 'tset'"),
-    (("--task", "arith"), ('reward.verifiers=[{name="math",weight=0}]',), "weight in reward"),
-    (("--task", "arith", "--backend", "sft", "--dataset", "mine.jsonl"), (), "are both set"),
+    (("--task", ARITH, "--backend", "grop"), (), "Did you mean 'grpo'?"),
+    (("--task", ARITH, "--engine", "transformer"), (), "Did you mean 'transformers'?"),
+    (("--task", ARITH, "--engine", "transformers?batch=4"), (), "no setting 'batch'"),
+    (("--task", ARITH, "--preset", "deepseek"), (), "Did you mean 'deepseekmath'?"),
+    (("--task", ARITH), ("data.prompt=plian",), "Did you mean 'plain'?"),
+    (("--task", ARITH), ("rollout.group_size=1",), "rollout.group_size is 1"),
+    (("--task", ARITH), ("rollout.temperature=-1",), "rollout.temperature is -1"),
+    (("--task", ARITH), ("rollout.max_tokens=510",), "the model's limit is 512"),
+    (("--task", ARITH), ("data.prompt=chat.toml",), "needs a chat template"),
+    (("--task", ARITH), ("algorithm.best_metric=acuracy",), "Did you mean 'accuracy'?"),
+    (("--task", ARITH), ("model.reference=nowhere/",), "nowhere"),
+    (("--task", ARITH, "--model", "bare"), (), "has no tokenizer"),
+    (("--task", ARITH, "--model", "./nowhere"), (), "There is no model folder './nowhere'"),
+    (("--task", ARITH, "--out", "mine.jsonl"), (), "exists and is not a run"),
+    (("--task", ARITH, "--out", "mine.jsonl/r"), (), "cannot be written"),
+    (("--task", ARITH, "--model", "spoilt"), (), "The model in 'spoilt' cannot be loaded"),
+    (("--task", ARITH), ("data.eval_split=tset",), "has no split 'tset'"),
+    (("--task", ARITH), ('reward.verifiers=[{name="math",weight=0}]',), "weight in reward"),
+    (("--task", ARITH, "--backend", "sft", "--dataset", "mine.jsonl"), (), "are both set"),
     ((*OWN, "--backend", "sft"), (), "no worked solution"),
-    (("--task", "arith", "--resume"), (), "--resume continues"),
+    (("--task", ARITH, "--resume"), (), "--resume continues"),
 ]
 
 

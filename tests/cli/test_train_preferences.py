@@ -13,6 +13,9 @@ from stepmark.store import RunFolder
 
 pytest.importorskip("torch")
 
+ARITH = "arith?size=64"
+"""A small arith: making its 8,000 problems would be most of the time of a test here."""
+
 SMALL = ("algorithm.steps=2", "algorithm.warmup_steps=0", "algorithm.outer=1")
 SMALL += ("rollout.prompts_per_step=2", "rollout.group_size=2", "rollout.max_tokens=8")
 SMALL += ("data.eval_limit=8", "algorithm.learning_rate=1e-3")
@@ -86,7 +89,7 @@ def test_columns_of_other_names_are_set(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("preset", ["online-dpo", "spin", "rft"])
 def test_presets_that_sample_run_on_a_task(preset: str) -> None:
-    assert train("--preset", preset, "--task", "arith", "--out", "r") == 0
+    assert train("--preset", preset, "--task", ARITH, "--out", "r") == 0
     run = RunFolder.open(Path("r"))
     assert [row["step"] for row in run.metrics()] == [0, 1, 2]
     size = 3 if preset == "spin" else 2
@@ -100,14 +103,14 @@ BAD: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
     (("--dataset", "other.jsonl", "--prompt-column", "q"), (), "other.jsonl, row 1 (other/"),
     (("--dataset", "pairs.jsonl"), ("data.chosen_column=chosn",), "Did you mean 'chosen'?"),
     (("--dataset", "pairs.jsonl"), ("data.rejectd_column=x",), "data.rejected_column"),
-    (("--task", "arith"), (), "--backend online-dpo"),
-    (("--task", "arith"), ("data.chosen_column=x",), "set without data.dataset"),
+    (("--task", ARITH), (), "--backend online-dpo"),
+    (("--task", ARITH), ("data.chosen_column=x",), "set without data.dataset"),
     (("--dataset", "pairs.jsonl"), ("algorithm.beta=0",), "algorithm.beta is 0"),
     (("--dataset", "pairs.jsonl"), ("algorithm.loss=ipo",), "algorithm.loss"),
     (("--dataset", "pairs.jsonl", "--backend", "spin"), (), "no worked solution to learn from"),
     (("--dataset", "pairs.jsonl", "--backend", "online-dpo"), (), "--gold-column"),
-    (("--task", "arith", "--backend", "rtf"), (), "Did you mean 'rft'?"),
-    (("--task", "arith", "--backend", "rft"), ("algorithm.threshold=2",), "threshold is 2"),
+    (("--task", ARITH, "--backend", "rtf"), (), "Did you mean 'rft'?"),
+    (("--task", ARITH, "--backend", "rft"), ("algorithm.threshold=2",), "threshold is 2"),
 ]
 
 
