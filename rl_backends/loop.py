@@ -290,7 +290,8 @@ class Loop:
 
     def _count_steps(self, groups: list[tuple[Marked, ...]]) -> None:
         """Tell how many steps the first completions have; refuse when most have one only."""
-        if (counts := check_step_counts(groups)) is not None:
+        largest = self.collector.reward.largest_single_share
+        if (counts := check_step_counts(groups, largest)) is not None:
             self.tell(StepsCounted(1, counts))
 
     def _reference_logps(self) -> Callable[[Sequence[TrainingSample]], list[Any]] | None:

@@ -37,6 +37,8 @@ class Reward:
     """Weight of what comes from the step scores, 0 or more; without scorers it means nothing."""
     refresh: RefreshTable = field(default_factory=RefreshTable)
     """How scorers that are reward models learn between outer iterations."""
+    largest_single_share: float = 0.5
+    """Largest share of the first completions that may be one step where steps are rewarded."""
 
     def __post_init__(self) -> None:
         for kind, keys in (("verifier", self.keys), ("scorer", self.scorer_keys)):

@@ -37,9 +37,6 @@ __all__ = [
     "steps_of",
 ]
 
-LARGEST_SINGLE_SHARE = 0.5
-"""Above this share of completions with one step, process rewards are outcome rewards: refused."""
-
 
 class Steps(NamedTuple):
     """The steps of one completion."""
@@ -220,18 +217,25 @@ def count_steps(groups: Sequence[tuple[Marked, ...]]) -> StepCounts | None:
     return StepCounts(statistics.fmean(counts), min(counts), max(counts), single)
 
 
-def check_step_counts(groups: Sequence[tuple[Marked, ...]]) -> StepCounts | None:
+def check_step_counts(
+    groups: Sequence[tuple[Marked, ...]], largest_single_share: float = 0.5
+) -> StepCounts | None:
     """Steps per completion of the first groups; None without step scores.
 
+    Args:
+        groups: marked completions by problem.
+        largest_single_share: share of completions that may be one step.
+
     Raises:
-        ConfigError: most completions have one step, so that there is no process to reward.
+        ConfigError: more completions have one step, so that there is no process to reward.
     """
     counts = count_steps(groups)
-    if counts is not None and counts.single_share > LARGEST_SINGLE_SHARE:
+    if counts is not None and counts.single_share > largest_single_share:
         raise ConfigError(
             f"Most of the first completions are one step: {counts}. Step rewards would be outcome "
             "rewards under another name. Check the scorer's splitter against the samples of this "
-            "run, teach the policy to show its work (SFT), or set reward.process = 0."
+            "run, teach the policy to show its work (SFT), set reward.process = 0, or, where RL is "
+            "to find the steps, reward.largest_single_share = 1."
         )
     return counts
 

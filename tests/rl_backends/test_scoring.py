@@ -275,3 +275,15 @@ def test_most_completions_of_one_step_are_refused_before_anything_is_learnt(
     other.train(grpo(), reward=reward, on_event=events.append)
     (told,) = (event for event in events if isinstance(event, StepsCounted))
     assert told.counts.mean > 1
+
+
+def test_a_run_may_allow_a_policy_that_has_yet_to_find_steps() -> None:
+    def group(*counts: int) -> tuple[Marked, ...]:
+        rows = (Marked(rollout("1"), {}, None, step_scores=(1.0,) * n) for n in counts)
+        return tuple(rows)
+
+    counts = check_step_counts([group(1, 1, 2)], 1.0)
+    assert counts is not None
+    assert counts.single_share == pytest.approx(2 / 3)
+    with pytest.raises(ConfigError, match="largest_single_share"):
+        check_step_counts([group(1, 1, 2)], 0.6)

@@ -43,7 +43,14 @@ class Plan:
         from stepmark.rl_backends import Reward
 
         table = self.config.reward
-        return Reward(self.verifiers, self.scorers, table.outcome, table.process, table.refresh)
+        return Reward(
+            self.verifiers,
+            self.scorers,
+            table.outcome,
+            table.process,
+            table.refresh,
+            table.largest_single_share,
+        )
 
     @property
     def announcements(self) -> list[str]:

@@ -271,6 +271,10 @@ class RewardTable(Table):
     """Weight of what the scorers say of the steps; 0 records the scores and rewards nothing.
     Without scorers it means nothing."""
 
+    largest_single_share: float = Field(default=0.5, ge=0, le=1)
+    """Largest share of a run's first completions that may be one step; above it rewarding steps
+    is refused, for it would be rewarding outcomes. 1 allows a policy that has yet to find steps."""
+
     refresh: RefreshTable = Field(default_factory=RefreshTable)
     """How reward models among the scorers learn during the run."""
 
