@@ -53,6 +53,16 @@ TABLE: tuple[Alias, ...] = (
         ("enable_gradient_checkpointing",),
         ("gradient_checkpointing",),
     ),
+    Alias("model.peft", ("use_peft", "peft_config"), (), (), ("peft",), '"lora", or a table'),
+    Alias("model.peft.rank", ("lora_r", "r"), ("lora_rank",), ("lora_rank",)),
+    Alias("model.peft.alpha", ("lora_alpha",), ("lora_alpha",), ("lora_alpha",)),
+    Alias("model.peft.dropout", ("lora_dropout",), (), ("lora_dropout",), note="only 0"),
+    Alias(
+        "model.peft.target_modules",
+        ("lora_target_modules",),
+        ("target_modules",),
+        ("target_modules",),
+    ),
     Alias("data.task", (), (), (), ("tasks",), "a list of tasks may carry data.weights"),
     Alias(
         "data.dataset",

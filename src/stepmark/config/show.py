@@ -40,11 +40,15 @@ def settings_of(model: type[BaseModel], composed: Composed | None = None) -> lis
     configuration can be shown too. The tree is taken as it is: `validate` it before.
     """
     known = composed or Composed()
-    return list(_walk(model, known.tree, known, ""))
+    return list(_walk(model, known.tree, known, "", composed is None))
 
 
 def _walk(
-    model: type[BaseModel], tree: Mapping[str, Any], composed: Composed, prefix: str
+    model: type[BaseModel],
+    tree: Mapping[str, Any],
+    composed: Composed,
+    prefix: str,
+    is_schema: bool = False,
 ) -> Iterator[Setting]:
     for name, field in model.model_fields.items():
         key = f"{prefix}{name}"
@@ -54,7 +58,12 @@ def _walk(
             continue
         inner = _table(field)
         if inner is not None and not isinstance(given, str):
-            yield from _walk(inner, given or {}, composed, f"{key}.")
+            yield from _walk(inner, given or {}, composed, f"{key}.", is_schema)
+            continue
+        optional = _optional_table(field)
+        if optional is not None and given not in (None, False, "none"):
+            inside = given if isinstance(given, Mapping) else {}
+            yield from _walk(optional, inside, composed, f"{key}.")
             continue
         default = field.get_default(call_default_factory=True, validated_data={})
         missing = default is PydanticUndefined
@@ -62,6 +71,8 @@ def _walk(
         origin = "must be set" if missing and name not in tree else composed.origin_of(key)
         meaning = " ".join((field.description or "").split())
         yield Setting(key, value, origin, meaning, _type_name(field))
+        if optional is not None and is_schema:
+            yield from _walk(optional, {}, composed, f"{key}.", is_schema)
     for name in tree:
         if name not in model.model_fields:
             yield from _unmodelled(tree[name], composed, f"{prefix}{name}")
@@ -83,6 +94,13 @@ def _table(field: FieldInfo) -> type[BaseModel] | None:
     return None
 
 
+def _optional_table(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a table that may be absent; given by a word, it has its defaults."""
+    if get_origin(field.annotation) not in (Union, UnionType):
+        return None
+    return next(models_in(field.annotation), None)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_defaults=True) or value.model_dump()
@@ -92,6 +110,8 @@ def _plain(value: Any) -> Any:
 
 
 def _type_name(field: FieldInfo) -> str:
+    if _optional_table(field) is not None:
+        return "table | none"
     if any(models_in(field.annotation)):
         return "list of tables"
     return _words(field.annotation)

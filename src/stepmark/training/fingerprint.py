@@ -1,4 +1,4 @@
-"""A short name for the weights of a model: it tells policies apart, it does not prove them equal."""
+"""A short name for the weights of a model: it tells policies apart, and proves nothing."""
 
 from __future__ import annotations
 
