@@ -19,6 +19,8 @@ from pydantic import (
 
 from stepmark.registry import Reference
 
+from .peft_table import PeftTable, peft_of
+
 __all__ = [
     "DataTable",
     "ModelTable",
@@ -77,6 +79,9 @@ class ModelTable(Table):
 
     gradient_checkpointing: bool = False
     """Compute the layers again in the backward pass: less memory, about a third more time."""
+
+    peft: Annotated[PeftTable | None, BeforeValidator(peft_of)] = None
+    """Adapters that learn in place of the whole model: ``"lora"``, or a table ``[model.peft]``."""
 
     device: str = "auto"
     """``auto`` (a GPU when there is one), ``cpu``, ``cuda`` or ``cuda:N``."""
