@@ -6,6 +6,14 @@ if __name__ == "prm":
         "For another project's package named 'prm', run outside this checkout."
     )
 
+from .formats import (
+    convert_file,
+    formats,
+    label_balance,
+    labelled_steps,
+    load_format,
+    write_labelled_steps,
+)
 from .scorers import FunctionScorer, check_scorer_columns, load_scorer, scorers
 from .steps import SPLITTERS, Span, Splitter, split_steps, step_texts, step_token_ends
 
@@ -15,9 +23,15 @@ __all__ = [
     "Span",
     "Splitter",
     "check_scorer_columns",
+    "convert_file",
+    "formats",
+    "label_balance",
+    "labelled_steps",
+    "load_format",
     "load_scorer",
     "scorers",
     "split_steps",
     "step_texts",
     "step_token_ends",
+    "write_labelled_steps",
 ]

@@ -18,6 +18,7 @@ __all__ = [
     "Finish",
     "Group",
     "Item",
+    "LabelKind",
     "LabelledSteps",
     "Marked",
     "Problem",
@@ -33,6 +34,8 @@ __all__ = [
 
 Finish = Literal["stop", "length"]
 """Why a completion ended: it said so (an end token or a stop string), or it ran out of tokens."""
+LabelKind = Literal["hard", "soft"]
+"""Labels of 0 and 1, or estimates in between (a share of rollouts that reached the answer)."""
 
 
 class Status(StrEnum):
@@ -273,16 +276,49 @@ class StepItem:
 
 @dataclass(frozen=True, slots=True)
 class LabelledSteps:
-    """What a reward model learns from: the steps of one solution with what is known of them."""
+    """What a reward model learns from: the steps of one solution with what is known of them.
+
+    >>> row = LabelledSteps(Problem("p", "1 + 1?", "2"), ("1 + 1 = 3", "answer: 3"), (0, None))
+    >>> row.first_error
+    0
+    """
 
     problem: Problem
     steps: tuple[str, ...]
     labels: tuple[float | None, ...]
-    """One per step, in [0, 1]: 1 for right; None where nothing is known of the step."""
+    """One per step, in [0, 1]: 1 for right; None where nothing is known of the step (masked)."""
+    kind: LabelKind = "hard"
+    """Whether labels are 0 or 1, or estimates between them."""
+    origin: str = ""
+    """Who labelled: ``human``, ``first_error`` (a person, up to the first error), ``rollouts``;
+    empty where the data do not say."""
+    source: str = ""
+    """The format that it was read from, such as ``prm800k``."""
+    final_correct: bool | None = None
+    """Whether the solution ends in the right answer; None where that is not known."""
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What else the data say of this solution (generator, phase, finish); plain JSON values."""
 
     def __post_init__(self) -> None:
         if len(self.steps) != len(self.labels):
             raise ValueError(f"{len(self.steps)} steps but {len(self.labels)} labels in one row.")
+        for number, label in enumerate(self.labels, 1):
+            if label is not None and not 0 <= label <= 1:
+                raise ValueError(f"Step {number} has the label {label!r}; labels lie in [0, 1].")
+
+    @property
+    def first_error(self) -> int | None:
+        """Index of the first step labelled 0, from 0; -1 if every step is labelled and none is 0.
+
+        None where that cannot be told: a step without a label stands before, or there is no error
+        among the labels that are known.
+        """
+        for index, label in enumerate(self.labels):
+            if label is None:
+                return None
+            if label == 0:
+                return index
+        return -1
 
 
 @dataclass(frozen=True, slots=True)
