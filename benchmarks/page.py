@@ -17,7 +17,9 @@ at a time without workers, with every cache that holds texts emptied before it, 
 timed. "Gold read before" leaves out reading the gold, as for the second completion of a group;
 "groups" are the eight recorded completions of each MATH problem, whose gold is read once.
 Math-Verify runs with its default settings and timeouts, golds as `$gold$`; bare answers go to
-both as `The answer is $\\boxed{ANSWER}$.`. Intervals are 95 %: Wilson for shares, bootstrap over
+both as `The answer is $\\boxed{ANSWER}$.`. Batches: `mark_many` over
+the recorded responses, then over all pairs, each row once, in fresh workers, against one worker;
+the caller's own process has the same cores. Intervals are 95 %: Wilson for shares, bootstrap over
 blocks for ratios and over items for percentiles. An answer that was not marked counts as
 "different".
 """
@@ -35,6 +37,8 @@ def page(results: dict[str, Any]) -> str:
         "## Latency of one pair, in microseconds of CPU\n",
         _latency(results["latency"]),
         _imports(results["import"]),
+        "## Batches over workers: answers per second of wall time\n",
+        _pool(results["pool"]),
         "## Accuracy\n",
         _accuracy(results["accuracy"]),
         "## Recorded responses marked otherwise than their label\n",
@@ -120,6 +124,20 @@ def _latency(latency: dict[str, Any]) -> str:
         )
     heads = ("rows", "grader", "median", "p99", "mean", "median / p99 of least times", "not timed")
     return _table(heads, rows) + text + ".\n"
+
+
+def _pool(pool: dict[str, Any]) -> str:
+    rows = []
+    for name, own in pool.items():
+        for side, figures in own["sides"].items():
+            over = figures["over_one"]
+            workers = side if side.isdigit() else f"none: {side}"
+            ratio = f"{over['value']:.2f}" + (
+                "" if side == "1" else f" ({over['low']:.2f} to {over['high']:.2f})"
+            )
+            rows.append((name, f"{own['rows']:,}", workers, f"{figures['per_s']:,.0f}", ratio))
+    heads = ("rows", "count", "workers", "answers a second", "over one worker (least to most)")
+    return _table(heads, rows)
 
 
 def _imports(imports: dict[str, Any]) -> str:

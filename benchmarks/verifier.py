@@ -25,6 +25,7 @@ from about import PEER, about, check_machine
 from corpora import GROUP, MATH, Row, load
 from goals import goals
 from page import page
+from scaling import scaling
 from stages import Stages
 
 from stepmark.errors import DataError, Error
@@ -85,10 +86,12 @@ def measure(corpora: dict[str, list[Row]], chosen: argparse.Namespace, out: Path
         _write_rows(Path(chosen.failing), accuracy.failing(corpora, answers["ours"]))
     imports = stage("import", lambda: speed.imports(graders, 3 if chosen.quick else 7))
     latency, each = _latency(stage, corpora, graders, rounds, seed)
+    pool = stage("pool", lambda: scaling(corpora, 1 if chosen.quick else 7))
     results: dict[str, Any] = {
         "about": facts,
         "throughput": rates,
         "latency": latency,
+        "pool": pool,
         "import": imports,
         "accuracy": accuracy.tables(corpora, answers),
         "differing": accuracy.differing(corpora, answers),

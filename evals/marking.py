@@ -35,7 +35,7 @@ SAVE_EVERY_S = 2.0
 """What a kill may lose, about: batches grow until marking one takes so long."""
 FEW = 16
 """Completions in the first batch."""
-SLOW_S = 0.0005
+SLOW_S = 0.0001
 """Time for one completion from which on worker processes pay for the way there and back."""
 LONG_S = 10.0
 """Time left from which on they pay for their start."""

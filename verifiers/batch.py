@@ -6,52 +6,33 @@ take any verifier and give the very verdicts, in order, that calling it gives. H
 work is `stepmark.verifiers.set_workers`.
 
 Which work runs where depends on the verifier. One that is `Divided`, as ``math`` is, is sent to the
-workers and marks there in chunks, so that the caller is free meanwhile (for verdicts as quick as
-those of `math`, handing over costs more than it saves). Functions from files and modules run
-in workers too, call by call under their deadline. Any other object, and functions of a notebook,
-mark in a thread of this process, one batch after another.
+workers and marks there in chunks; the caller spends a few microseconds on each item and is free
+meanwhile. Functions from files and modules run in workers too, call by call under their deadline.
+Any other object, and functions of a notebook, mark in a thread of this process, one batch after
+another.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 import os
-import pickle
-import sys
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import fields
-from functools import lru_cache
-from operator import attrgetter
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from stepmark.errors import ConfigError
 from stepmark.protocols import OutcomeVerifier
-from stepmark.registry import FILE_MODULE, load_file
-from stepmark.types import Item, Problem, Reason, Verdict
+from stepmark.types import Item, Reason, Verdict
 
 from .functions import FunctionVerifier
 from .loading import load_verifier
-from .workers import Outcome, run_all, run_each, worker_count
+from .parcels import CHUNK, begun, parcel_of
+from .workers import worker_count
 
 __all__ = ["Divided", "mark_async", "mark_many", "submit"]
-
-log = logging.getLogger(__name__)
-
-CHUNK = 256
-"""Most items that a worker is handed together: a few milliseconds of work."""
-BEGIN_S = 10.0
-"""Deadline of the quick part of one item, in seconds; its bounds keep it far below."""
-
-PROBLEM_FIELDS = attrgetter(*(field.name for field in fields(Problem)))
-REST_FIELDS = attrgetter(*(field.name for field in fields(Item)[1:]))
-VERDICT_FIELDS = attrgetter(*(field.name for field in fields(Verdict)))
-VERDICT_SETTERS = [getattr(Verdict, field.name).__set__ for field in fields(Verdict)]
 
 _in_this_process = threading.Lock()
 """Verifiers need not be safe for threads: those that run here take turns."""
@@ -201,132 +182,13 @@ def _submitted(judge: OutcomeVerifier, items: tuple[Item, ...]) -> Future[list[V
 
 
 def _mark(judge: OutcomeVerifier, items: tuple[Item, ...]) -> list[Verdict]:
-    if isinstance(judge, Divided) and (parcel := _parcel(judge)) is not None:
-        found = _begun(parcel, items)
+    if isinstance(judge, Divided) and (parcel := parcel_of(judge)) is not None:
+        found = begun(parcel, items)
         return _kept(judge.settle, found, items)
     if isinstance(judge, FunctionVerifier) and judge.origin is not None:
         return judge(items)
     with _in_this_process:
         return _kept(judge, items, items)
-
-
-class Parcel(NamedTuple):
-    """A verifier on its way to a worker."""
-
-    pickled: bytes
-    file: str | None
-    """The file that its class was loaded from, where that is no module that can be imported."""
-
-
-def _parcel(judge: OutcomeVerifier) -> Parcel | None:
-    """The verifier for other processes; None for one that lives in this process alone."""
-    module = type(judge).__module__
-    is_file = module.startswith(FILE_MODULE) and module in sys.modules
-    try:
-        parcel = Parcel(pickle.dumps(judge), sys.modules[module].__file__ if is_file else None)
-    except Exception:
-        return None
-    return parcel if _arrives(parcel, judge.key) else None
-
-
-@lru_cache(maxsize=64)
-def _arrives(parcel: Parcel, key: str) -> bool:
-    """Whether workers can load it: a class of a notebook, for example, is not there."""
-    load = (load_task, (parcel,))
-    outcome = run_all("exact", load_task, [(parcel,)], timeout_s=BEGIN_S, first=load)[0]
-    if outcome.kind == "raised":
-        log.warning(
-            "The verifier %r cannot be loaded by a worker (%.200r), so it marks in this process. "
-            "Put it in a file or module to use all workers.",
-            key,
-            outcome.value,
-        )
-    return outcome.kind != "raised"
-
-
-def _begun(parcel: Parcel, items: tuple[Item, ...]) -> list[Any]:
-    """What the verifier's `begin` says of each item, from the workers."""
-    share = -(-len(items) // (2 * worker_count()))
-    outcomes = run_each(
-        "exact",
-        begin_task,
-        zip(itertools.repeat(parcel), _problems(items), map(REST_FIELDS, items), strict=False),
-        timeout_s=BEGIN_S,
-        at_once=min(max(share, 8), CHUNK),
-        first=(load_task, (parcel,)),
-    )
-    found: list[Any] = []
-    while some := list(itertools.islice(outcomes, CHUNK)):  # while others are still marked
-        found += _entries(some, items[len(found) : len(found) + len(some)])
-    return found
-
-
-def _problems(items: Iterable[Item]) -> Iterator[tuple[Any, ...]]:
-    """The fields of each item's problem; completions of one problem share them, and travel so."""
-    known: dict[int, tuple[Any, ...]] = {}
-    for item in items:
-        fields_ = known.get(id(item.problem))
-        if fields_ is None:
-            fields_ = known[id(item.problem)] = PROBLEM_FIELDS(item.problem)
-        yield fields_
-
-
-def load_task(parcel: Parcel) -> None:
-    """In a worker: the verifier is loaded, or it raises."""
-    _arrived(parcel)
-
-
-def begin_task(parcel: Parcel, problem: tuple[Any, ...], rest: tuple[Any, ...]) -> tuple[Any, ...]:
-    """In a worker: a verdict as its fields, or what is left to settle in a tuple of one.
-
-    Plain tuples travel in half the time that frozen dataclasses take.
-    """
-    found = _arrived(parcel).begin([Item(Problem(*problem), *rest)])[0]
-    return VERDICT_FIELDS(found) if isinstance(found, Verdict) else (found,)
-
-
-@lru_cache(maxsize=16)
-def _arrived(parcel: Parcel) -> Any:
-    if parcel.file is not None:
-        load_file(Path(parcel.file))
-    return pickle.loads(parcel.pickled)
-
-
-def _entries(outcomes: list[Outcome], items: tuple[Item, ...]) -> list[Any]:
-    """Verdicts, and what is left to settle."""
-    entries = [
-        outcome.value[0] if outcome.kind == "done" else _fault(outcome, item)
-        for outcome, item in zip(outcomes, items, strict=True)
-    ]
-    marked = [
-        index
-        for index, outcome in enumerate(outcomes)
-        if outcome.kind == "done" and len(outcome.value) > 1
-    ]
-    for index, verdict in zip(marked, _verdicts([outcomes[i].value for i in marked]), strict=True):
-        entries[index] = verdict
-    return entries
-
-
-def _verdicts(rows: list[tuple[Any, ...]]) -> list[Any]:
-    """Verdicts of their fields, column by column: five times as fast as one by one.
-
-    They keep the law of verdicts: they were made where their fields come from.
-    """
-    made = [object.__new__(Verdict) for _ in rows]
-    for setter, column in zip(VERDICT_SETTERS, zip(*rows, strict=True), strict=bool(rows)):
-        deque(map(setter, made, column), maxlen=0)
-    return made
-
-
-def _fault(outcome: Outcome, item: Item) -> Verdict:
-    """The verdict on an item of which nothing came back."""
-    gold = item.problem.gold
-    if outcome.kind == "too_slow":
-        return Verdict.marked(0, Reason.TOO_SLOW, gold=gold, timeout_s=BEGIN_S)
-    reason = Reason.WORKER_LOST if outcome.kind == "lost" else Reason.VERIFIER_RAISED
-    said = repr(outcome.value)
-    return Verdict.failed(reason, gold=gold, error=said, traceback=said)
 
 
 def _kept(

@@ -38,7 +38,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 VARIABLE = "STEPMARK_WORKERS"
 MOST_BY_DEFAULT = 4
 MOST = 1024
-RENEW_AFTER = {"compare": 2_000, "exact": 100_000, "function": 2_000}
+RENEW_AFTER = 2_000
 """Calls after which a worker is replaced: sympy's caches only grow."""
 
 _lock = threading.RLock()
@@ -149,6 +149,7 @@ def run_each(
     timeout_s: float,
     at_once: int,
     first: Call | None = None,
+    is_tried_again: bool = True,
 ) -> Iterator[Outcome]:
     """As `run_all`, for many short calls: the outcomes in order, each as soon as it is there.
 
@@ -160,13 +161,14 @@ def run_each(
         at_once: most calls that a worker is handed together; each still has its own deadline, and
             no call is lost with another.
         first: see `run_all`.
+        is_tried_again: False when the caller sees to a call that was too slow or lost.
     """
     if is_worker():
         yield from (_here(task, args) for args in arguments)
         return
     for calls, outcomes in _pieces(kind, task, arguments, timeout_s, at_once, first):
         for index, outcome in enumerate(outcomes):
-            if _is_open(outcome):
+            if is_tried_again and _is_open(outcome):
                 ((_, second),) = _pieces(kind, task, [calls[index]], timeout_s, 1, first)
                 outcomes[index] = second[0]._replace(tries=2)
         yield from outcomes
@@ -199,7 +201,7 @@ def _pieces(
     waiting: deque[tuple[list[tuple[Any, ...]], Future[list[Outcome]]]] = deque()
     try:
         while some := list(itertools.islice(calls, at_once)):
-            piece = Piece(task, some, timeout_s, RENEW_AFTER[kind], first)
+            piece = Piece(task, some, timeout_s, RENEW_AFTER, first)
             waiting.append((some, pool.put(piece, is_urgent=kind != "exact")))
         while waiting:
             some, future = waiting.popleft()

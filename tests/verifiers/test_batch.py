@@ -64,6 +64,8 @@ SOURCE = textwrap.dedent(
                 os._exit(9)
             if text == "raise":
                 raise KeyError("odd")
+            if text.startswith("wait"):
+                time.sleep(0.3)
             return text if len(text) % 2 else Verdict.marked(1, "even", pid=os.getpid())
         def settle(self, found):
             return [Verdict.marked(0, "odd", pid=os.getpid()) if isinstance(f, str) else f
@@ -216,6 +218,18 @@ def test_what_a_verifier_raises_is_a_verdict_of_its_item(checks: Path) -> None:
     short = submit([item("3"), item("short")], verifier=Own()).result()
     assert [v.score for v in short] == [1, None]
     assert "one Verdict per item" in short[1].detail["error"]
+
+
+def test_slow_items_that_are_handed_over_together_are_each_marked_once_and_in_order(
+    checks: Path,
+) -> None:
+    set_workers(1)
+    try:
+        texts = ["wait" + "x" * n for n in range(8)]
+        found = submit(map(item, texts), verifier=f"{checks}:Careful").result()
+        assert [v.reason for v in found] == ["even", "odd"] * 4
+    finally:
+        set_workers(None)
 
 
 def test_the_quick_part_runs_in_workers_and_the_rest_here(checks: Path) -> None:
