@@ -101,6 +101,7 @@ def convert_file(
     repairs: Repairs | None = None,
     written_as: str = "stepmark",
     limit: int | None = None,
+    on_format: Callable[[StepFormat], None] | None = None,
     on_progress: Progress | None = None,
     **settings: Any,
 ) -> Conversion:
@@ -117,6 +118,7 @@ def convert_file(
         repairs: how rows are mended; by default they are rejected.
         written_as: the format to write: ``stepmark``, or ``trl``.
         limit: stop after so many rows of the source.
+        on_format: called with the format before the first row is read.
         on_progress: called with done and total, in bytes or rows.
         settings: settings of the format, such as ``neutral="mask"``.
 
@@ -129,6 +131,8 @@ def convert_file(
     writer = _writer(written_as)
     source = Source(place)
     reader = _reader(source, format, settings)
+    if on_format:
+        on_format(reader)
     found = Conversion(
         reader.name, _settings(reader, repairs), place, source.digest(), written_as, str(out)
     )

@@ -49,13 +49,14 @@ def _root(
 
 
 def _add_verbs() -> None:
-    from . import config, demo, evaluate, export, quickstart, train, verifiers, verify
+    from . import config, demo, evaluate, export, prm, quickstart, train, verifiers, verify
 
     app.command("demo")(demo.demo)
     app.command("quickstart")(quickstart.quickstart)
     app.command("verify")(verify.verify)
     app.add_typer(verifiers.app, name="verifiers")
     app.command("train")(train.train)
+    app.add_typer(prm.app, name="prm")
     app.add_typer(evaluate.app, name="eval")
     app.add_typer(config.app, name="config")
     app.add_typer(export.app, name="export")
