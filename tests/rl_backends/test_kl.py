@@ -37,6 +37,18 @@ def test_the_unbiased_loss_has_the_gradient_of_the_divergence(pi, ref) -> None:
 
 
 @given(logits, logits)
+def test_k1_and_k3_have_the_divergence_as_their_mean_and_k2_its_gradient(pi, ref) -> None:
+    chances, reference = logps(pi).exp(), logps(ref)
+    true = (chances * (logps(pi) - reference)).sum().item()
+    for estimator in ("k1", "k3"):
+        mean = (chances * kl_tokens(logps(pi), reference, estimator)).sum().item()
+        assert mean == pytest.approx(true, abs=1e-9)
+    found = gradient(pi, lambda now: (chances * kl_tokens(now, reference, "k2")).sum())
+    expected = gradient(pi, lambda now: (now.exp() * (now - reference)).sum())
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+@given(logits, logits)
 def test_the_loss_of_eq_4_has_the_gradient_of_the_other_direction(pi, ref) -> None:
     chances, reference = logps(pi).exp(), logps(ref)
     found = gradient(pi, lambda now: (chances * kl_tokens(now, reference, "k3")).sum())
