@@ -6,6 +6,7 @@ if __name__ == "prm":
         "For another project's package named 'prm', run outside this checkout."
     )
 
+from .encoding import Encoded, EncodingSettings, StepEncoder
 from .formats import (
     convert_file,
     formats,
@@ -19,9 +20,12 @@ from .steps import SPLITTERS, Span, Splitter, split_steps, step_texts, step_toke
 
 __all__ = [
     "SPLITTERS",
+    "Encoded",
+    "EncodingSettings",
     "FunctionScorer",
     "Span",
     "Splitter",
+    "StepEncoder",
     "check_scorer_columns",
     "convert_file",
     "formats",
