@@ -6,8 +6,8 @@ searched for in tokenized text, where it may have become other tokens, or stand 
 
 ::
 
-    prompt (template, system text, one BOS) | step 1 | separator (| tag) | step 2 | separator (| tag)
-                                                               ^ place 1                    ^ place 2
+    prompt (template, system text, one BOS)  step 1  separator (tag)  step 2  separator (tag)
+                                                              place 1                  place 2
 """
 
 from __future__ import annotations
