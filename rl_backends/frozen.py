@@ -4,17 +4,22 @@ Offline rejection sampling and self-play sample from the policy that an outer it
 An engine may hold the policy's own module, so a second module cannot be handed to it: instead the
 frozen weights change places with the policy's while completions are drawn. Tensors change hands;
 nothing is copied or rounded.
+
+Where adapters learn, a frozen model shares all other weights with the policy: it is the policy
+with its adapters off, and from the first refresh on with adapters of its own.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+from torch import Tensor
+
 from stepmark.protocols import Engine
+from stepmark.training.lora import frozen_copy, is_adapted, take_weights, weights_of
 
 from .backend import Need
 
@@ -31,29 +36,43 @@ class FrozenModels:
     """
 
     def __init__(self, needs: Collection[Need], policy: Any, reference: Any = None) -> None:
+        self.policy = policy
         self.reference: Any = None
         self.first: Any = None
         """What samples in the policy's place; None where the policy samples."""
         self.is_at_reference = "reference" in needs and reference is None
         """Whether policy and reference are known to be equal still."""
         if "reference" in needs:
-            given = copy.deepcopy(policy) if reference is None else reference
-            self.reference = given.eval().requires_grad_(False)
+            given = None if reference is None else reference.eval().requires_grad_(False)
+            self.reference = frozen_copy(policy) if given is None else given
         if "first-policy" in needs:
-            own = self.reference if self.is_at_reference else copy.deepcopy(policy)
-            self.first = own.eval().requires_grad_(False)
+            self.first = self.reference if self.is_at_reference else frozen_copy(policy)
 
     def models(self) -> list[Any]:
         """Those that become the policy at the start of an outer iteration, each once."""
         both = {id(model): model for model in (self.reference, self.first) if model is not None}
         return list(both.values())
 
-    def refresh(self, policy: Any) -> Any:
+    def refresh(self, policy: Any) -> Mapping[str, Tensor] | None:
         """Take over the policy's weights; they come back as a checkpoint keeps them, or None."""
-        for model in self.models():
-            model.load_state_dict(policy.state_dict())
+        if not self.models():
+            return None
+        weights = weights_of(policy)
+        self.restore(weights)
         self.is_at_reference = self.reference is not None
-        return next((model.state_dict() for model in self.models()), None)
+        state = self.models()[0].state_dict()
+        return {name: state[name] for name in weights}
+
+    def restore(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over weights that `refresh` returned.
+
+        A reference of the user's beside a policy with adapters makes way for a copy of the policy.
+        """
+        is_whole = self.reference is not None and not is_adapted(self.reference)
+        if is_whole and is_adapted(self.policy):
+            self.reference = frozen_copy(self.policy) if self.first is None else self.first
+        for model in self.models():
+            take_weights(model, weights)
 
     @contextmanager
     def sampling(self, policy: Any, engine: Engine, version: int) -> Iterator[None]:

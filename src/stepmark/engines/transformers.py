@@ -129,8 +129,12 @@ class TransformersEngine:
             EngineError: the policy has other weights than the engine's model.
         """
         if policy is not self.model:
+            from stepmark.training.lora import is_adapted, plain_weights
+
+            is_merged = is_adapted(policy) and not is_adapted(self.model)
             try:
-                self.model.load_state_dict(policy.state_dict())
+                weights = plain_weights(policy) if is_merged else policy.state_dict()
+                self.model.load_state_dict(weights)
             except (RuntimeError, AttributeError) as error:
                 raise EngineError(
                     f"The weights of {type(policy).__name__} do not fit the engine's "

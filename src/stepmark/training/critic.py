@@ -5,7 +5,6 @@ Shapes: ``N`` sampled tokens of all samples, ``D`` hidden width.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from stepmark.errors import ConfigError
 
 from .forward import body_batches, hidden_states
 from .head import split_model
+from .lora import copy_of, is_adapted
 from .sample import TrainingSample
 
 __all__ = ["Critic", "critic_values", "make_critic", "token_values"]
@@ -50,7 +50,8 @@ class _Borrowed:
 def make_critic(policy: Any, shared: bool = False) -> Critic:
     """A critic on a copy of the policy's body, or on the policy's body itself.
 
-    Its head starts at zero: the first values are 0, whatever the body says.
+    Its head starts at zero: the first values are 0, whatever the body says. Beside a policy with
+    adapters, its copy has adapters of its own and shares the rest; its head is float32.
 
     Raises:
         ConfigError: the model's body and head cannot be told apart.
@@ -61,10 +62,11 @@ def make_critic(policy: Any, shared: bool = False) -> Critic:
             f"A {type(policy).__name__} has no separate body that a critic could stand on. "
             'Choose a backend without a critic: algorithm.backend = "grpo".'
         )
-    body = split.body if shared else copy.deepcopy(split.body)
+    body = split.body if shared else copy_of(split.body)
     weight = next(policy.parameters())
     width = int(split.head.weight.shape[1])  # type: ignore[union-attr,index]
-    critic = Critic(body, width, shared).to(device=weight.device, dtype=weight.dtype)
+    critic = Critic(body, width, shared)
+    critic.head.to(weight.device, torch.float32 if is_adapted(policy) else weight.dtype)
     return critic.eval()
 
 
@@ -74,7 +76,7 @@ def token_values(critic: Critic, samples: Sequence[TrainingSample]) -> Float[Ten
     The value at a token is read from the state that predicts it: the state before that action.
     """
     hidden_ND = hidden_states(_body(critic), samples)
-    return critic.head(hidden_ND).squeeze(-1).float()
+    return critic.head(hidden_ND.to(critic.head.weight.dtype)).squeeze(-1).float()
 
 
 @torch.no_grad()
