@@ -33,6 +33,7 @@ from stepmark.errors import Error, SetupError
 from stepmark.rl_backends import Grpo, GrpoConfig
 from stepmark.rl_backends.advantages import group_advantages
 from stepmark.rl_backends.update import Updater
+from stepmark.rl_backends.window import Window
 from stepmark.store import write_json
 from stepmark.training import TrainingSample, token_logps
 from stepmark.types import Problem, Prompt, Sampling
@@ -147,7 +148,7 @@ def _ours(config: Any, sizes: dict[str, int], device: torch.device) -> dict[str,
         drawn = _now(device)
         samples = _samples(group.rollouts)
         with half:
-            updater.update(turn, samples)
+            updater.update(Window(turn, samples))
         if turn:  # the first one warms up
             told["generate_s"].append(drawn - start)
             told["update_s"].append(_now(device) - drawn)

@@ -75,7 +75,16 @@ def ours(folder: Path, shape: Shape, gate: Gate) -> None:
     """The loop of stepmark as `stepmark train` runs it."""
     from stepmark.config.tables import RolloutTable
     from stepmark.engines.transformers import TransformersEngine
-    from stepmark.rl_backends import Grpo, GrpoConfig, Policy, Reward, loop
+    from stepmark.rl_backends import (
+        Grpo,
+        GrpoConfig,
+        Policy,
+        Reward,
+        collect,
+        loop,
+        preparation,
+        update,
+    )
     from stepmark.store.run import RunFolder
     from stepmark.types import Problem, Prompt
 
@@ -93,9 +102,9 @@ def ours(folder: Path, shape: Shape, gate: Gate) -> None:
         first = step * shape["prompts"] % (len(prompts) - shape["prompts"])
         return prompts[first : first + shape["prompts"]]
 
-    loop.reference_logps = gate.timed("reference", loop.reference_logps)
-    loop.Updater.update = gate.timed("update", loop.Updater.update)
-    loop.Collector.collect = gate.timed("generate", loop.Collector.collect)
+    preparation.reference_logps = gate.timed("reference", preparation.reference_logps)
+    update.Updater.update = gate.timed("update", update.Updater.update)
+    collect.Collector.collect = gate.timed("generate", collect.Collector.collect)
     config = GrpoConfig(
         steps=1000, learning_rate=RATE, beta=BETA, save_every=None, tokens_per_microbatch=1 << 16
     )

@@ -65,6 +65,9 @@ class AlgorithmConfig(BaseModel):
     save_every: int | None = Field(default=50, ge=1)
     """A resumable checkpoint every so many steps: the most that a crash can cost. None: only at
     the end, and when stopped."""
+    save_every_minibatches: int | None = Field(default=None, ge=1)
+    """A resumable checkpoint inside of a step, every so many of its minibatches over all ``mu``
+    passes: for steps that take long. None: only between steps, and when stopped."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """How many of the newest numbered checkpoints stay on the disk."""
     best_metric: str = "accuracy"
@@ -100,11 +103,12 @@ def check(run: RunConfig, backend: type[Backend]) -> None:
     """
     if isinstance(run.algorithm, AlgorithmConfig):
         rate = run.algorithm.learning_rate
-        if run.model.dtype == "bfloat16" and rate < SMALLEST_RATE_BFLOAT16:
+        learns_bfloat16 = run.model.dtype == "bfloat16" and run.model.peft is None
+        if learns_bfloat16 and rate < SMALLEST_RATE_BFLOAT16:
             raise ConfigError(
                 f'model.dtype is "bfloat16" and algorithm.learning_rate is {rate:g}: updates this '
                 "small are rounded away and the weights would not move. "
-                'Set model.dtype = "float32".'
+                'Set model.dtype = "float32", or model.peft = "lora", whose adapters are float32.'
             )
         check_rollout(run.algorithm, run.rollout, backend)
 

@@ -27,6 +27,7 @@ from stepmark.training.checkpoint import (
 
 from .card import Card
 from .events import Event, Saved
+from .window import Window
 
 __all__ = ["Keeper"]
 
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """The state of a run between steps, and its checkpoints on the disk.
+    """The state of a run, between steps and inside of one, and its checkpoints on the disk.
 
     Args:
         checkpoints: the folder that holds them.
@@ -44,6 +45,7 @@ class Keeper:
         keep: numbered checkpoints that stay.
         tell: takes the events.
         card: what the final and the best checkpoint hold besides; None for nothing.
+        given_reference: fingerprint of the reference that the run was given; empty without one.
     """
 
     def __init__(
@@ -55,35 +57,42 @@ class Keeper:
         tell: Callable[[Event], None],
         critic: tuple[Any, torch.optim.Optimizer] | None = None,
         card: Card | None = None,
+        given_reference: str = "",
     ) -> None:
         self.checkpoints, self.policy, self.optimizer = checkpoints, policy, optimizer
         self.critic, self.card = critic, card
         self.keep, self.tell = keep, tell
-        self.state = TrainingState(0, {}, first_policy=fingerprint(policy.model))
+        first = fingerprint(policy.model)
+        self.state = TrainingState(0, {}, first_policy=first, given_reference=given_reference)
+        self.window: Window | None = None
+        """The step that is being learnt from; None between steps."""
         self.resumed_from: Path | None = None
 
     def change(self, **changes: Any) -> None:
         """Replace fields of the state."""
         self.state = replace(self.state, **changes)
 
+    def close(self) -> None:
+        """The step of the window is done."""
+        if self.window is not None:
+            self.change(step=self.window.step)
+        self.window = None
+
     def resume(self, frozen: Sequence[Any]) -> None:
-        """Put policy, optimizer and generators where the newest checkpoint has them.
+        """Put policy, optimizer, generators and window where the newest checkpoint has them.
 
         Args:
             frozen: the models that become the policy at the start of an outer iteration.
 
         Raises:
-            RunError: the run began with other weights, or no checkpoint is whole.
+            RunError: the run began with other weights or another reference, or no checkpoint is
+                whole.
         """
         place = last_good(self.checkpoints)
         if place is None:
             return
         state = load_state(place)
-        if state.first_policy != self.state.first_policy:
-            raise RunError(
-                f"The run in {self.checkpoints.parent} began with other weights than model.policy "
-                "holds now. Resume with the model that it began with, or choose another --out."
-            )
+        self._refuse_others(state)
         load_weights(self.policy.model, place)
         self.optimizer.load_state_dict(dict(state.optimizer))
         if self.critic is not None and state.critic is not None:
@@ -93,18 +102,41 @@ class Keeper:
         if state.reference is not None:
             for model in frozen:
                 model.load_state_dict(state.reference)
-        self.state, self.resumed_from = state, place
+        self.window = None if state.window is None else Window.from_row(state.window)
+        self.state, self.resumed_from = replace(state, window=None), place
         log.info("Resumed from %s after step %d.", place, state.step)
 
+    def _refuse_others(self, state: TrainingState) -> None:
+        """Refuse to go on with models that are not those that the run began with."""
+        run = self.checkpoints.parent
+        if state.first_policy != self.state.first_policy:
+            raise RunError(
+                f"The run in {run} began with other weights than model.policy holds now. "
+                "Resume with the model that it began with, or choose another --out."
+            )
+        if state.given_reference != self.state.given_reference:
+            was, now = state.given_reference or "none", self.state.given_reference or "none"
+            raise RunError(
+                f"The run in {run} began with another reference than model.reference gives now "
+                f"(fingerprints: {was} then, {now} now). "
+                "Resume with the one that it began with, or choose another --out."
+            )
+
+    def place(self) -> Path:
+        """Where a checkpoint of this very moment lies, numbered by step and minibatch."""
+        done = None if self.window is None else self.window.done
+        return step_folder(self.checkpoints, self.state.step, done)
+
     def save(self, name: str | None = None) -> Path:
-        """A resumable checkpoint, numbered by its step unless it has a name."""
-        place = step_folder(self.checkpoints, self.state.step)
-        place = place if name is None else self.checkpoints / name
+        """A resumable checkpoint, at `place` unless it has a name."""
+        window = self.window
+        place = self.place() if name is None else self.checkpoints / name
         self.change(optimizer=self.optimizer.state_dict(), random=random_state())
         if self.critic is not None:
             model, optimizer = self.critic
             self.change(critic={"weights": model.state_dict(), "optimizer": optimizer.state_dict()})
-        save_checkpoint(place, self.policy, self.state, self._more() if name else None)
+        state = self.state if window is None else replace(self.state, window=window.to_row())
+        save_checkpoint(place, self.policy, state, self._more() if name else None)
         prune(self.checkpoints, self.keep)
         self.tell(Saved(self.state.step, place))
         return place

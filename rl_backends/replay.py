@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -143,7 +143,7 @@ def save_replay(run: Path, broken: BrokenUpdate, updater: Updater, policy: Polic
         "settings": config.model_dump(mode="json"),
         "temperature": updater.temperature,
         "trains_policy": broken.trains_policy,
-        "samples": [_to_row(sample) for sample in broken.samples],
+        "samples": [sample.to_row() for sample in broken.samples],
         "critic": None if critic is None else dict(critic.state_dict()),
         "dtype": str(policy.model.dtype).removeprefix("torch."),
         "autocast": "none" if updater.precision.autocast is None else "bfloat16",
@@ -177,7 +177,7 @@ def load_replay(file: Path) -> ReplayBatch:
     place = place / BATCH if place.is_dir() else place
     try:
         row: dict[str, Any] = torch.load(place, weights_only=True)
-        samples = tuple(_from_row(one) for one in row.pop("samples"))
+        samples = tuple(TrainingSample.from_row(one) for one in row.pop("samples"))
         return ReplayBatch(folder=place.parent, samples=samples, **row)
     except (*UNREADABLE, UnpicklingError) as error:
         first = next(iter(str(error).splitlines()), "")
@@ -246,11 +246,3 @@ def _measure(
     if not trains_policy:
         updater.optimizer.zero_grad(set_to_none=True)
     return found | updater.gradient_norms()
-
-
-def _to_row(sample: TrainingSample) -> dict[str, Any]:
-    return {one.name: getattr(sample, one.name) for one in fields(TrainingSample)}
-
-
-def _from_row(row: Mapping[str, Any]) -> TrainingSample:
-    return TrainingSample(**row)

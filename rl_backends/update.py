@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import torch
 
-from stepmark.seeds import derive_seed
 from stepmark.training.critic import Critic, token_values
 from stepmark.training.forward import micro_batches, token_logps
 from stepmark.training.precision import Precision, changed_share, some_weights
@@ -20,18 +17,9 @@ from stepmark.training.sample import TrainingSample
 from .backend import Backend
 from .metrics import Totals
 from .replay import BrokenUpdate
+from .window import Window
 
-__all__ = ["Updater", "split"]
-
-
-def split(samples: Sequence[TrainingSample], parts: int, seed: int) -> list[list[TrainingSample]]:
-    """The samples in at most ``parts`` minibatches of whole groups, shuffled by the seed alone."""
-    groups = list(dict.fromkeys(sample.group for sample in samples))
-    random.Random(seed).shuffle(groups)
-    parts = min(parts, len(groups))
-    bounds = [len(groups) * part // parts for part in range(parts + 1)] if parts else []
-    chosen = [set(groups[low:high]) for low, high in pairwise(bounds)]
-    return [[sample for sample in samples if sample.group in names] for names in chosen]
+__all__ = ["Updater"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +35,35 @@ class Updater:
     critic_optimizer: torch.optim.Optimizer | None = None
     precision: Precision = field(default_factory=Precision)
 
-    def update(
-        self, step: int, samples: Sequence[TrainingSample], trains_policy: bool = True
-    ) -> dict[str, float]:
-        """Metrics of mu epochs over the samples; the weights are changed in place.
+    def update(self, window: Window, between: Callable[[], None] | None = None) -> dict[str, float]:
+        """Metrics of mu epochs over a window; the weights are changed in place.
 
         Without ``trains_policy`` the policy's gradient is dropped before its optimizer sees it: a
         gradient of zeros would still decay the weights and count as a step of Adam.
+
+        Args:
+            window: its cursor and its totals move on with every minibatch.
+            between: called before each minibatch, where the window may be saved; it may raise.
 
         Raises:
             BrokenUpdate: a loss or a gradient is not finite, or a loss is larger than
                 ``loss_limit``; the weights are those before that optimizer step.
         """
-        totals, config = Totals(), self.backend.config
-        for epoch in range(config.mu):
-            seed = derive_seed(self.seed, "minibatches", step, epoch)
-            for minibatch in split(samples, config.minibatches, seed):
-                self.clear_gradients()
-                bad = self._backward(minibatch, totals)
-                if not trains_policy:
-                    self.optimizer.zero_grad(set_to_none=True)
-                norms = self.gradient_norms()
-                bad = bad or _first_bad(norms)
-                if bad is not None:
-                    raise BrokenUpdate(*bad, step, epoch, minibatch, trains_policy)
-                totals.add(norms | self._step())
-                totals.updates += 1
+        config, totals = self.backend.config, window.totals
+        for minibatch in window.left(config.mu, config.minibatches, self.seed):
+            if between is not None:
+                between()
+            self.clear_gradients()
+            bad = self._backward(minibatch.samples, totals)
+            if not window.trains_policy:
+                self.optimizer.zero_grad(set_to_none=True)
+            norms = self.gradient_norms()
+            bad = bad or _first_bad(norms)
+            if bad is not None:
+                raise BrokenUpdate(*bad, window.step, *minibatch, window.trains_policy)
+            totals.add(norms | self._step())
+            totals.updates += 1
+            window.done += 1
         return totals.means()
 
     def _step(self) -> dict[str, float]:

@@ -3,7 +3,7 @@
 A folder appears whole or not at all (it is written beside and renamed), and a list of hashes in it
 tells a torn or altered one. Layout: the files of ``save_pretrained`` for model and tokenizer, and
 ``state/`` with ``training.pt``, ``hashes.json`` and, where there are such, ``reference.pt`` (once
-it was refreshed), ``critic.pt`` and ``reward_models.pt``.
+it was refreshed), ``critic.pt``, ``reward_models.pt`` and ``window.pt`` (inside of a step).
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ log = logging.getLogger(__name__)
 
 STATE = "state"
 
+APART = ("reference", "critic", "reward_models", "window")
+"""Parts of the state that may be absent or large: each has a file of its own."""
+
 
 class Policy(NamedTuple):
     """A causal language model of transformers and its tokenizer."""
@@ -76,11 +79,28 @@ class TrainingState:
     """Weights and optimizer of the critic; None without one."""
     reward_models: Mapping[str, Any] | None = None
     """States of the reward models that learn during the run; None without any."""
+    given_reference: str = ""
+    """`fingerprint` of the reference that the run was given; empty without one."""
+    window: Mapping[str, Any] | None = None
+    """The step after ``step`` as far as it was learnt from; None between steps."""
 
 
-def step_folder(checkpoints: Path, step: int) -> Path:
-    """Where the numbered checkpoint of a step lies: ``step-000012``."""
-    return checkpoints / f"step-{step:06d}"
+def step_folder(checkpoints: Path, step: int, minibatches: int | None = None) -> Path:
+    """Where the numbered checkpoint of a step lies: ``step-000012``.
+
+    With minibatches, the one after so many of the next step: ``step-000012-0003``.
+    """
+    inside = "" if minibatches is None else f"-{minibatches:04d}"
+    return checkpoints / f"step-{step:06d}{inside}"
+
+
+def numbered(checkpoints: Path) -> list[Path]:
+    """The numbered checkpoints, oldest first."""
+
+    def place(folder: Path) -> tuple[int, ...]:
+        return tuple(int(part) for part in folder.name.split("-")[1:] if part.isdecimal())
+
+    return sorted(checkpoints.glob("step-[0-9]*"), key=place)
 
 
 def save_checkpoint(
@@ -119,17 +139,13 @@ def _write_state(folder: Path, state: TrainingState) -> None:
     inside = folder / STATE
     inside.mkdir()
     row = {name: getattr(state, name) for name in TrainingState.__dataclass_fields__}
-    reference, critic = row.pop("reference"), row.pop("critic")
-    reward_models = row.pop("reward_models")
     for name in ("random", "optimizer", "evaluation"):
         row[name] = dict(row[name])
+    apart = {name: row.pop(name) for name in APART}
     torch.save(row, inside / "training.pt")
-    if reference is not None:
-        torch.save(dict(reference), inside / "reference.pt")
-    if critic is not None:
-        torch.save(dict(critic), inside / "critic.pt")
-    if reward_models is not None:
-        torch.save(dict(reward_models), inside / "reward_models.pt")
+    for name, part in apart.items():
+        if part is not None:
+            torch.save(dict(part), inside / f"{name}.pt")
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     hashes = {name: file_hash(folder / name) for name in names}
     (inside / "hashes.json").write_text(json.dumps(hashes, indent=1))
@@ -156,9 +172,8 @@ def last_good(checkpoints: Path) -> Path | None:
     Raises:
         RunError: there are checkpoints, and none is whole.
     """
-    found = sorted(checkpoints.glob("step-[0-9]*"), reverse=True)
-    final = checkpoints / "final"
-    candidates = [folder for folder in [final, *found] if folder.is_dir()]
+    found = [*numbered(checkpoints), checkpoints / "final"]
+    candidates = [folder for folder in reversed(found) if folder.is_dir()]
     refused: list[str] = []
     for folder in candidates:
         problem = fault(folder)
@@ -177,17 +192,10 @@ def last_good(checkpoints: Path) -> Path | None:
 def load_state(folder: Path) -> TrainingState:
     """The state in a checkpoint that `last_good` returned."""
     row: dict[str, Any] = torch.load(folder / STATE / "training.pt", weights_only=True)
-    reference = folder / STATE / "reference.pt"
-    weights = torch.load(reference, weights_only=True) if reference.is_file() else None
-    critic = folder / STATE / "critic.pt"
-    critic_state = torch.load(critic, weights_only=True) if critic.is_file() else None
-    models = folder / STATE / "reward_models.pt"
-    return TrainingState(
-        **row,
-        reference=weights,
-        critic=critic_state,
-        reward_models=torch.load(models, weights_only=True) if models.is_file() else None,
-    )
+    files = {name: folder / STATE / f"{name}.pt" for name in APART}
+    there = {name: file for name, file in files.items() if file.is_file()}
+    apart = {name: torch.load(file, weights_only=True) for name, file in there.items()}
+    return TrainingState(**row, **apart)
 
 
 def load_weights(model: Any, folder: Path) -> None:
@@ -199,7 +207,7 @@ def load_weights(model: Any, folder: Path) -> None:
 
 def prune(checkpoints: Path, keep: int) -> None:
     """Remove all numbered checkpoints but the newest ``keep``."""
-    for folder in sorted(checkpoints.glob("step-[0-9]*"))[:-keep]:
+    for folder in numbered(checkpoints)[:-keep]:
         shutil.rmtree(folder)
 
 

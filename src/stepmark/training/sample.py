@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -58,6 +59,15 @@ class TrainingSample:
     def length(self) -> int:
         """Tokens of prompt and completion together."""
         return len(self.prompt_ids) + len(self.ids)
+
+    def to_row(self) -> dict[str, Any]:
+        """The sample in plain values and tensors, as files keep it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The sample that `to_row` described."""
+        return cls(**row)
 
 
 def end_to_end(samples: Sequence[TrainingSample], name: str, like: Tensor) -> Tensor:
