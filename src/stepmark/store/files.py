@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from typing import Any
 
 from stepmark.errors import RunError
 
+from .lock import is_running
+
 __all__ = [
     "append_rows",
     "drop_torn_line",
@@ -22,6 +25,7 @@ __all__ = [
     "publish",
     "read_rows",
     "rows_hash",
+    "sweep",
     "text_hash",
     "write_json",
 ]
@@ -29,6 +33,9 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 DIGEST_BYTES = 8
+
+LEFT_BEHIND = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)\.(?P<kind>part|old)")
+"""What `publish` calls its temporary places."""
 
 
 def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -148,6 +155,36 @@ def publish(path: Path, *, replace: bool = False) -> Iterator[Path]:
         _sync_folder(path.parent)
     finally:
         _remove(part)
+
+
+def sweep(folder: Path, name: str | None = None) -> list[Path]:
+    """Remove what killed processes left of their `publish` in a folder; the places, by their names.
+
+    An earlier folder whose writer was killed between its two renames gets its name back. What
+    belongs to another living process stays. Call it under the lock that all writers take.
+
+    Args:
+        folder: its own entries alone are looked at.
+        name: only what was to be published under this name; None for all.
+    """
+    swept: list[Path] = []
+    for place in sorted(folder.iterdir()):
+        found = LEFT_BEHIND.fullmatch(place.name)
+        if found is None or name not in (None, found["name"]):
+            continue
+        pid = int(found["pid"])
+        if pid != os.getpid() and is_running(pid):
+            continue
+        home = folder / found["name"]
+        if found["kind"] == "old" and not home.exists():
+            place.rename(home)
+        else:
+            _remove(place)
+        swept.append(place)
+    if swept:
+        names = ", ".join(place.name for place in swept)
+        log.warning("%s: a killed process left %s behind; swept.", folder, names)
+    return swept
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from stepmark.errors import RunError
 
-__all__ = ["Lock", "Owner"]
+__all__ = ["Lock", "Owner", "is_running"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,11 @@ class Lock:
                 return
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this host has this id; False where the system does not tell."""
+    return bool(_start(pid))
 
 
 def _read(file: Any) -> Owner | None:

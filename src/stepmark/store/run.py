@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from stepmark.errors import RunError
 
-from .files import append_rows, publish, read_rows, write_json
+from .files import append_rows, publish, read_rows, sweep, write_json
 from .lock import Lock
 from .samples import SampleStore
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class RunFolder:
-    """One run on the disk; ``with`` holds its lock.
+    """One run on the disk; ``with`` holds its lock, and begins by removing what a kill left over.
 
     Reading needs no lock. Make one with `create` or `open`.
     """
@@ -54,14 +54,17 @@ class RunFolder:
 
         Raises:
             RunError: something stands there and is not resumed, or it was made with other settings
-                or other data, prompts or weights; the message names those that differ.
+                or other data, prompts or weights; the message names those that differ. Or settings
+                are to be rewritten while another process holds the lock.
         """
         path = Path(path)
         if _is_taken(path):
             run = cls._earlier(path, resume=resume)
             run._refuse_changes(config, manifest, may_change)
             run._tell_packages(manifest)
-            run._rewrite(config, manifest, may_change)
+            if run._changed(config, may_change):
+                with run:
+                    run._rewrite(config, manifest, may_change)
             return run
         with publish(path) as part:
             part.mkdir()
@@ -124,15 +127,19 @@ class RunFolder:
             )
         return cls.open(path)
 
+    def _changed(
+        self, config: Mapping[str, Any], keys: Collection[str]
+    ) -> dict[str, tuple[Any, Any]]:
+        """Those of the keys whose values differ from the folder's, with both values."""
+        both = differing(self.config(), tomllib.loads(to_toml(config)))
+        return {key: values for key, values in both.items() if key in keys}
+
     def _rewrite(
         self, config: Mapping[str, Any], manifest: Mapping[str, Any], keys: Collection[str]
     ) -> None:
-        old, new = flatten(self.config()), flatten(tomllib.loads(to_toml(config)))
-        changed = [key for key in keys if old.get(key) != new.get(key)]
-        if not changed:
-            return
-        for key in changed:
-            log.warning("%s: %s was %r and is now %r.", self.path, key, old.get(key), new.get(key))
+        """The new settings in place of the old ones; only under the lock."""
+        for key, (old, new) in self._changed(config, keys).items():
+            log.warning("%s: %s was %r and is now %r.", self.path, key, old, new)
         with publish(self.path / "config.toml", replace=True) as part:
             part.write_text(to_toml(config), encoding="utf-8")
         write_json(self.path / "manifest.json", manifest)
@@ -168,10 +175,20 @@ class RunFolder:
 
     def __enter__(self) -> Self:
         self._lock.acquire()
+        self._sweep()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+    def _sweep(self) -> None:
+        """Remove what a killed process left half-made of this run, at most one folder deep."""
+        if os.access(self.path.parent, os.R_OK | os.W_OK):
+            sweep(self.path.parent, self.path.name)
+        inside = [place for place in self.path.iterdir() if place.is_dir()]
+        for folder in (self.path, *(place for place in inside if not place.is_symlink())):
+            if folder.exists():
+                sweep(folder)
 
     def config(self) -> dict[str, Any]:
         """The settings in ``config.toml``; an absent optional reads ``"none"``."""
