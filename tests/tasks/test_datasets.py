@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import math
 
 import pytest
 
@@ -81,6 +82,13 @@ def test_ambiguous_or_missing_columns_are_refused_with_the_flag_to_use(tmp_path)
         ("a.jsonl", '{"problem": "1?", "gold": {"a": 1}}\n', "line 1: the gold is"),
         ("a.jsonl", '{"problem": "1?", "gold": null}\n', "empty in every row"),
         ("a.jsonl", "\n", "no rows"),
+        (
+            "a.jsonl",
+            '{"problem": "1?", "gold": "1"}\n{"problem": "\\ud83d", "gold": "1"}\n',
+            "line 2: the column 'problem' holds half of a surrogate pair",
+        ),
+        ("a.jsonl", '{"problem": "1?", "gold": "1", "x": [{"y": "\\ude00"}]}\n', "line 1: .*'x'"),
+        ("a.json", '[{"problem": "1?", "gold": "1", "id": "\\ud83d"}]', "row 1: .*'id'"),
         ("a.csv", "problem,gold\n1?,1\n2?,2,3\n", "line 3: 3 cells for 2 columns"),
         ("a.csv", "problem,problem\n1?,1\n", "line 1: the column names"),
         ("a.json", '{"a": 1}', "no list of rows"),
@@ -189,3 +197,33 @@ def test_what_the_hub_cannot_give_ends_in_what_to_do(monkeypatch, error, kind, w
     monkeypatch.setattr(datasets, "load_dataset", offline)
     with pytest.raises(kind, match=words):
         load_task("gsm8k")
+
+
+def test_a_whole_surrogate_pair_is_its_character(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"problem": "\\ud83d\\ude00?", "gold": "1"}\n')
+    assert load_dataset_task(str(tmp_path / "a.jsonl")).problems[0].text == "😀?"
+
+
+def test_half_a_surrogate_pair_is_refused_in_files_of_known_tasks_too(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"question": "\\ud83d", "answer": "#### 1"}\n')
+    with pytest.raises(DataError, match="line 1: the column 'question' holds half"):
+        load_task(f"gsm8k?path={tmp_path / 'a.jsonl'}")
+
+
+def test_a_solution_is_a_text_or_none_and_an_empty_cell_is_none(tmp_path):
+    cells = (float("nan"), None, " ", "so", 3, ["so"])
+    rows = [{"problem": "a", "gold": "1", "how": cell} for cell in cells]
+    loaded = load_dataset_task(jsonl(tmp_path / "a.jsonl", rows), solution_column="how")
+    assert [p.solution for p in loaded.problems] == [None, None, None, "so", "3", "so"]
+    rows = [{"problem": "a", "gold": "1", "how": {"a": 1}}]
+    with pytest.raises(
+        DataError, match=r"line 1: the solution is .*--set data\.solution_column=NAME"
+    ):
+        load_dataset_task(jsonl(tmp_path / "b.jsonl", rows), solution_column="how")
+
+
+def test_an_id_that_is_nan_is_no_id(tmp_path):
+    rows = [{"problem": text, "gold": "1", "id": id} for text, id in (("a", 1.0), ("b", math.nan))]
+    loaded = load_dataset_task(jsonl(tmp_path / "a.jsonl", rows))
+    assert not any("nan" in problem.id for problem in loaded.problems)
+    assert len({problem.id for problem in loaded.problems}) == 2

@@ -8,6 +8,7 @@ from stepmark.errors import ConfigError, SetupError
 from stepmark.types import Problem, Prompt
 
 from .checks import check_length
+from .specials import hidden, ids_of, revealed
 
 if TYPE_CHECKING:
     from stepmark.tasks.prompts import PromptTemplate
@@ -32,7 +33,8 @@ def render(
     writes one; none is added elsewhere. A prompt never ends in an EOS that a tokenizer appends.
 
     Args:
-        problem: its text replaces ``{problem}`` in the template, braces and all.
+        problem: its text replaces ``{problem}`` in the template, braces and all; special tokens
+            that it spells out are tokenised as text.
         tokenizer: a tokenizer of transformers.
         template: ``chat`` says whether the tokenizer's chat template goes around it.
         max_tokens: tokens that the completion may take.
@@ -42,12 +44,7 @@ def render(
         SetupError: the template wants a chat template and the tokenizer has none.
         ConfigError: the prompt is empty, or leaves no room for the completion.
     """
-    text = template.fill(problem.text)
-    if _wants_chat(tokenizer, template):
-        text = _through_chat(text, tokenizer, template)
-    elif template.system:
-        text = f"{template.system}\n\n{text}"
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    text, ids = _rendered(problem.text, tokenizer, template)
     bos = tokenizer.bos_token_id
     if bos is not None:
         written = next((place for place, token in enumerate(ids) if token != bos), len(ids))
@@ -63,6 +60,18 @@ def render(
     limit = model_limit or int(min(tokenizer.model_max_length, NO_LIMIT))
     check_length(prompt, max_tokens, limit)
     return prompt
+
+
+def _rendered(problem: str, tokenizer: Any, template: PromptTemplate) -> tuple[str, list[int]]:
+    """The text of a problem through the templates, and its ids, before any BOS is added."""
+    around = f"{template.template}{template.system}{getattr(tokenizer, 'chat_template', None)}"
+    problem, words = hidden(problem, tokenizer, around)
+    text = template.fill(problem)
+    if _wants_chat(tokenizer, template):
+        text = _through_chat(text, tokenizer, template)
+    elif template.system:
+        text = f"{template.system}\n\n{text}"
+    return revealed(text, words), ids_of(text, words, tokenizer)
 
 
 def adds_bos(tokenizer: Any) -> bool:

@@ -10,7 +10,7 @@ from stepmark.errors import DataError
 from stepmark.types import Problem
 
 from .readers import Table, read_table
-from .rows import gold_text, need_columns
+from .rows import cell_text, need_columns
 from .task import Task
 
 __all__ = ["MATH", "MATH500", "SUBJECTS", "last_box"]
@@ -70,8 +70,8 @@ def _made(tables: Iterator[Table], task: str, split: str) -> tuple[Problem, ...]
         need_columns(table, ("problem",), _REMEDY)
         for index, row in enumerate(table.rows):
             written = row.get("answer")
-            solution = None if row.get("solution") is None else str(row["solution"])
-            gold = gold_text(written, table, index) or last_box(solution or "")
+            solution = cell_text(row.get("solution"), "solution", table, index)
+            gold = cell_text(written, "gold", table, index) or last_box(solution or "")
             if gold is None:
                 raise DataError(
                     f"{table.where(index)}: no gold in the columns {', '.join(row)}; expected an "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepmark.errors import DataError, did_you_mean
@@ -31,17 +31,57 @@ class Columns(NamedTuple):
 
 
 def need_columns(table: Table, names: Sequence[str], remedy: str) -> None:
-    """Refuse a table in which a column is missing from any row.
+    """Refuse a table in which a column is missing from any row, or a text is no text.
 
     Raises:
         DataError: with the columns seen, those expected, and the remedy.
     """
+    check_texts(table)
     for index, row in enumerate(table.rows):
         if missing := [name for name in names if name not in row]:
             raise DataError(
                 f"{table.where(index)}: no column {', '.join(map(repr, missing))}; "
                 f"it has {', '.join(row) or 'none'}, expected {', '.join(names)}. {remedy}"
             )
+
+
+def check_texts(table: Table) -> None:
+    r"""Refuse a table that holds half of a surrogate pair: no tokenizer and no file can take it.
+
+    JSON can say one, ``"\\ud83d"``, where a text was cut within an emoji before it was written.
+
+    Raises:
+        DataError: names the row, and the column.
+    """
+    for index, row in enumerate(table.rows):
+        for name, value in row.items():
+            if any(not _is_whole(text) for text in _texts_in([name, value])):
+                raise DataError(
+                    f"{table.where(index)}: the column {name!r} holds half of a surrogate pair, "
+                    "such as \\ud83d alone, which is no character: a text was cut within one. "
+                    "Mend or remove the row."
+                )
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """All texts in a cell, however deep."""
+    inner = [value]
+    while inner:
+        one = inner.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, Mapping):
+            inner += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple):
+            inner += one
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def find_columns(
@@ -64,7 +104,7 @@ def find_columns(
             hint = did_you_mean(name, table.columns)
             raise DataError(
                 f"{table.place} has no column {name!r}. {hint} "
-                f"Columns: {', '.join(table.columns)}. Set --{flag}-column to one of them."
+                f"Columns: {', '.join(table.columns)}. Name one of them: {_flag(flag)}."
             )
     taken = {name for name in (prompt, gold, solution) if name}
     found_prompt = prompt or _guess(table, "prompt", PROMPT_NAMES, taken)
@@ -107,11 +147,12 @@ def to_problems(table: Table, columns: Columns, name: str) -> tuple[Problem, ...
     with ``-2``, ``-3`` ... for repeated rows, in their order.
 
     Raises:
-        DataError: a row's problem, gold or id cannot be used, or two rows share an id.
+        DataError: a row's problem, gold, solution or id cannot be used, or two rows share an id.
     """
+    check_texts(table)
     texts = [_problem_text(row.get(columns.prompt), table, i) for i, row in enumerate(table.rows)]
     golds = [
-        None if columns.gold is None else gold_text(row.get(columns.gold), table, i)
+        None if columns.gold is None else cell_text(row.get(columns.gold), "gold", table, i)
         for i, row in enumerate(table.rows)
     ]
     if columns.gold is not None and all(gold is None for gold in golds):
@@ -121,9 +162,9 @@ def to_problems(table: Table, columns: Columns, name: str) -> tuple[Problem, ...
         )
     ids = _ids(table, name, texts, golds)
     problems: list[Problem] = []
-    for id, text, gold, row in zip(ids, texts, golds, table.rows, strict=True):
+    for index, (id, text, gold, row) in enumerate(zip(ids, texts, golds, table.rows, strict=True)):
         worked = row.get(columns.solution) if columns.solution else None
-        solution = None if worked is None else str(worked)
+        solution = cell_text(worked, "solution", table, index)
         problems.append(Problem(id, text, gold, solution, name, dict(row)))
     return tuple(problems)
 
@@ -131,7 +172,7 @@ def to_problems(table: Table, columns: Columns, name: str) -> tuple[Problem, ...
 def _ids(
     table: Table, name: str, texts: Sequence[str], golds: Sequence[str | None]
 ) -> Iterable[str]:
-    if any(row.get("id") is None for row in table.rows):
+    if any(_is_missing(row.get("id")) for row in table.rows):
         contents = [
             hashlib.blake2b(f"{text}\x1f{gold}".encode(), digest_size=8).hexdigest()
             for text, gold in zip(texts, golds, strict=True)
@@ -178,20 +219,31 @@ def _user_turn(turns: list[Row], table: Table, index: int) -> str:
     return users[0]
 
 
-def gold_text(value: Any, table: Table, index: int) -> str | None:
-    """A gold cell as text: text and numbers as they are, None or blank as None, a list of one."""
+def cell_text(value: Any, kind: str, table: Table, index: int) -> str | None:
+    """A cell as text: text and numbers as they are; None, NaN or blank as None; a list of one."""
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if _is_missing(value):
         return None
     if isinstance(value, str):
         return value if value.strip() else None
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     raise DataError(
-        f"{table.where(index)}: the gold is {_short(value)}, not a text or a number. "
-        "Mend or remove the row, or choose another --gold-column."
+        f"{table.where(index)}: the {kind} is {_short(value)}, not a text or a number. "
+        f"Mend or remove the row, or choose another column: {_flag(kind)}."
     )
+
+
+def _flag(kind: str) -> str:
+    """How the column of a kind is named on a command line."""
+    name = "--set data.solution_column=" if kind == "solution" else f"--{kind}-column "
+    return f"{name}NAME"
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell is empty: tables write what is missing as NaN where a column holds numbers."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _short(value: Any) -> str:
