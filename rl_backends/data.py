@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepmark.engines.render import render
+from stepmark.errors import DataError
 from stepmark.tasks.prompts import PromptTemplate
 from stepmark.tasks.schedule import problems_for_step
 from stepmark.types import Problem, Prompt
@@ -35,10 +36,11 @@ def prompt_source(
         max_tokens: room that a completion needs behind its prompt, in tokens.
         model_limit: longest sequence of the model, in tokens.
         weights: task name -> how often it is drawn; None for equal shares.
+
+    Raises:
+        DataError: two tasks have a problem of the same id, and templates that differ.
     """
-    task_of = {
-        problem.id: name for name, problems in problems_by_task.items() for problem in problems
-    }
+    template_of = _templates_by_id(problems_by_task, templates)
 
     def prompts(step: int) -> Sequence[Prompt]:
         chosen = problems_for_step(problems_by_task, weights, seed, step - 1, count)
@@ -46,7 +48,7 @@ def prompt_source(
             render(
                 problem,
                 tokenizer,
-                templates[task_of[problem.id]],
+                template_of[problem.id],
                 max_tokens=max_tokens,
                 model_limit=model_limit,
             )
@@ -54,3 +56,18 @@ def prompt_source(
         ]
 
     return prompts
+
+
+def _templates_by_id(
+    problems_by_task: Mapping[str, Sequence[Problem]], templates: Mapping[str, PromptTemplate]
+) -> dict[str, PromptTemplate]:
+    found: dict[str, PromptTemplate] = {}
+    for name, problems in problems_by_task.items():
+        for problem in problems:
+            if found.setdefault(problem.id, templates[name]) != templates[name]:
+                raise DataError(
+                    f"Two tasks have a problem with the id {problem.id!r}, one of them {name!r}, "
+                    "and their prompt templates differ. Give every problem an id of its own, "
+                    "beginning with the name of its task."
+                )
+    return found

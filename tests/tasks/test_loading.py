@@ -192,6 +192,16 @@ def test_several_tasks_come_with_weights(tmp_path):
         load_tasks("arith?size=1,arith?size=2")
 
 
+def test_tasks_of_one_run_share_no_id(tmp_path):
+    made = "from stepmark import Problem\ndef {}(split): return [Problem('1', 'What?', '2')]\n"
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.py").write_text(made.format(name))
+    both = [f"{tmp_path / name}.py:{name}" for name in ("a", "b")]
+    with pytest.raises(DataError, match=r"'a' and 'b' both have .* '1'.*such as 'b/1'"):
+        load_tasks(both)
+    assert len(load_tasks(both[:1]).tasks) == 1
+
+
 @real
 def test_all_real_gsm8k_and_math_golds_load():
     for split, count in (("test", 1319), ("train", 7473)):

@@ -105,6 +105,7 @@ def _both(on_event: Callable[[Event], None] | None, trackers: Trackers) -> Calla
 
 def _manifest(plan: Plan, weights: str | None) -> dict[str, Any]:
     from stepmark.store import build_manifest
+    from stepmark.tasks.prompts import hashes_by_name
 
     prompts = [task.prompt for task in (*plan.tasks, *plan.eval_tasks)]
     held_out = {f"{task.name} (held out)": task.data_hash for task in plan.eval_tasks}
@@ -112,7 +113,7 @@ def _manifest(plan: Plan, weights: str | None) -> dict[str, Any]:
         config=plan.config.model_dump(mode="json"),
         seeds={"run": plan.config.rollout.seed},
         data_hashes={task.name: task.data_hash for task in plan.tasks} | held_out,
-        prompt_hash={prompt.name: prompt.hash for prompt in prompts},
+        prompt_hash=hashes_by_name(prompts),
         weights_hash=weights,
     )
 

@@ -149,6 +149,7 @@ def load_tasks(
 
     Raises:
         ConfigError: a weight is not positive, their number is wrong, or a task is named twice.
+        DataError: two tasks have a problem of the same id.
     """
     items = split_names(references) if isinstance(references, str) else list(references)
     named = [_weighted(item) for item in items]
@@ -164,7 +165,21 @@ def load_tasks(
             f"The tasks {', '.join(names)} are not all different; name each task once. "
             "Two files of one layout can be two task files with names of their own."
         )
+    _check_apart(loaded)
     return WeightedTasks(loaded, given)
+
+
+def _check_apart(loaded: Sequence[LoadedTask]) -> None:
+    """By its id a problem gets its prompt template and its place in the store."""
+    owner: dict[str, str] = {}
+    for task in loaded:
+        for problem in task.problems:
+            if (other := owner.setdefault(problem.id, task.name)) != task.name:
+                raise DataError(
+                    f"The tasks {other!r} and {task.name!r} both have a problem with the id "
+                    f"{problem.id!r}, and completions are kept by id. Begin the ids of a task with "
+                    f"its name, such as {f'{task.name}/{problem.id}'!r}."
+                )
 
 
 def _weighted(item: Any) -> tuple[Any, float]:

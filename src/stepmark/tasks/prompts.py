@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from stepmark.errors import ConfigError, UnknownNameError, did_you_mean
 
-__all__ = ["PROMPTS", "PromptTemplate", "prompt_from_table", "prompt_named"]
+__all__ = ["PROMPTS", "PromptTemplate", "hashes_by_name", "prompt_from_table", "prompt_named"]
 
 Chat = Literal["auto", "always", "never"]
 
@@ -94,6 +95,23 @@ def prompt_named(name: str) -> PromptTemplate:
     if name not in PROMPTS:
         raise UnknownNameError.of("prompt", name, PROMPTS, "Your own is a file: my_prompt.toml.")
     return PROMPTS[name]
+
+
+def hashes_by_name(prompts: Iterable[PromptTemplate]) -> dict[str, str]:
+    """The hash of each template under its name; of two that share a name, both are there.
+
+    Files in two folders may have one name: the second is kept as ``name@hash``.
+
+    >>> one, other = PromptTemplate("p", "{problem}?"), PromptTemplate("p", "{problem}!")
+    >>> len(hashes_by_name([one, one, other]))
+    2
+    """
+    found: dict[str, str] = {}
+    for prompt in prompts:
+        is_new = found.setdefault(prompt.name, prompt.hash) != prompt.hash
+        if is_new:
+            found[f"{prompt.name}@{prompt.hash}"] = prompt.hash
+    return found
 
 
 def _from_file(path: Path) -> PromptTemplate:
