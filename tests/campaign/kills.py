@@ -1,0 +1,216 @@
+"""Kills: SIGKILL at random moments, in every backend; what is resumed ends as what was not killed.
+
+The runs are those of tests/rl_backends/every_backend.py: a Llama of a few thousand weights, four
+steps of two or three epochs over three minibatches, a checkpoint after every step and after every
+second minibatch. Children are forked from one process that has imported torch already.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from runpy import run_path
+from typing import Any, NamedTuple
+
+TITLE = "Kills"
+RUNS, KILLS = 4, 3
+"""Runs of one job, and how often each is killed before it may end."""
+
+PATIENCE_S = 120
+PLACES = ("drawing or between steps", "inside the mu epochs", "in a checkpoint's write")
+SAVES = {"save_every": 1, "save_every_minibatches": 2, "keep_checkpoints": 2}
+PRELOADED = [
+    "stepmark.rl_backends.loop",
+    "stepmark.engines.transformers",
+    "transformers.models.llama.modeling_llama",
+]
+
+Job = dict[str, Any]
+Row = dict[str, Any]
+Aim = Callable[[list[int], Path], bool]
+"""Whether this is the moment, from what the child says (step, minibatches) and its run folder."""
+
+
+class Killed(NamedTuple):
+    """Where a kill met a run."""
+
+    place: str
+    """One of ``PLACES``."""
+    step: int
+    """The step that was open, from 1; 0 before the first one."""
+    minibatches: int
+    """Losses of that step that were begun."""
+
+
+@cache
+def every() -> dict[str, Any]:
+    """The cases, and the bandit that they run on."""
+    folder = Path(__file__).resolve().parents[1] / "rl_backends"
+    cases, bandit = (run_path(str(folder / name)) for name in ("every_backend.py", "conftest.py"))
+    return {**cases, "Bandit": bandit["Bandit"]}
+
+
+@cache
+def forking() -> ForkServerContext:
+    """Makes children in milliseconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def child(name: str, folder: str, said: Any) -> None:
+    """Trains a case from wherever its folder stands; ``said`` is what the parent sees of it."""
+    import torch
+
+    from stepmark.rl_backends import Started, StepDone
+
+    torch.set_num_threads(1)
+    run = every()["Started"](every()["Bandit"], name, Path(folder), resume=True)
+    backend = every()["backend_of"](name, **SAVES)
+    losses = backend.losses
+
+    def counted(*args: Any) -> Any:
+        said[1] += 1
+        return losses(*args)
+
+    def told(event: Any) -> None:
+        if isinstance(event, Started | StepDone):
+            said[0], said[1] = event.step + 1, 0
+
+    backend.losses = counted
+    run.train(backend, told)
+
+
+def finish(name: str, folder: Path) -> float:
+    """Trains a case to its end; how long that took from its first event, in seconds."""
+    said = forking().Array("i", [0, 0])
+    process = forking().Process(target=child, args=(name, str(folder), said))
+    process.start()
+    begun = _wait(process, lambda: said[0] > 0)
+    process.join(PATIENCE_S)
+    if process.exitcode != 0:
+        raise AssertionError(f"the run of {name} in {folder} ended with {process.exitcode}")
+    return time.monotonic() - begun
+
+
+def kill(name: str, folder: Path, aim: Aim | float) -> Killed | None:
+    """Trains a case and kills it at a moment; None where it had ended by then.
+
+    Args:
+        name: of the case.
+        folder: a run, or where one will be.
+        aim: looked at without pause; or seconds from the run's first event on.
+    """
+    said = forking().Array("i", [0, 0])
+    process = forking().Process(target=child, args=(name, str(folder), said))
+    process.start()
+    begun = _wait(process, lambda: said[0] > 0)
+    if isinstance(aim, float):
+        time.sleep(max(0.0, begun + aim - time.monotonic()))
+    else:
+        _wait(process, lambda: aim(list(said), folder))
+    process.kill()
+    process.join()
+    if process.exitcode == 0:
+        return None
+    if process.exitcode != -9:
+        raise AssertionError(f"the run of {name} in {folder} ended with {process.exitcode}")
+    step, minibatches = said
+    in_write = bool(list((folder / "checkpoints").glob(".*.part")))
+    place = PLACES[2] if in_write else PLACES[1] if minibatches else PLACES[0]
+    return Killed(place, step, minibatches)
+
+
+def _wait(process: Any, is_there: Callable[[], bool]) -> float:
+    """The moment when it is there, or when the process has ended."""
+    until = time.monotonic() + PATIENCE_S
+    while not is_there() and process.is_alive():
+        if time.monotonic() > until:
+            process.kill()
+            raise AssertionError(f"nothing happened for {PATIENCE_S} s")
+        time.sleep(1e-4)
+    return time.monotonic()
+
+
+def fault(straight: Path, folder: Path) -> str | None:
+    """What is wrong with a run that was killed and has ended; None when nothing is."""
+    from stepmark.store import RunFolder, read_rows
+
+    if (differs := every()["difference"](straight, folder)) is not None:
+        return f"other {differs}"
+    if left := [place.name for place in folder.rglob(".*.part")]:
+        return f"left {left[0]}"
+    samples = RunFolder.open(folder).samples
+    for key in samples.verdict_keys():
+        rows = read_rows(samples.folder / f"verdicts.{key}.jsonl")
+        if len({(row["step"], row["id"], row["k"]) for row in rows}) != len(rows):
+            return "marked twice"
+    return None
+
+
+def jobs(seeds: Sequence[int]) -> list[Job]:
+    """Every backend for every seed."""
+    return [{"seed": seed, "backend": name} for seed in seeds for name in every()["CASES"]]
+
+
+def do(job: Job, folder: Path) -> Row:
+    """Some runs of a backend, each killed a few times at random and then brought to its end."""
+    name, rng = job["backend"], random.Random(f"{job['seed']} {job['backend']}")
+    length = finish(name, folder / "straight")
+    hits: list[Killed] = []
+    faults: list[str] = []
+    ended = 0
+    for number in range(RUNS):
+        place = folder / f"killed-{number}"
+        for before in range(KILLS):
+            hit = kill(name, place, rng.uniform(0, length / (1 + before)))
+            if hit is None:
+                ended += 1
+                break
+            hits.append(hit)
+        finish(name, place)
+        if (found := fault(folder / "straight", place)) is not None:
+            faults.append(found)
+    return {
+        "runs": RUNS,
+        "kills": len(hits),
+        "ended before its kill": ended,
+        "after a refresh": sum(hit.step > 2 for hit in hits) if _refreshes(name) else 0,
+        "equal": RUNS - len(faults),
+        "faults": faults,
+        **{place: sum(hit.place == place for hit in hits) for place in PLACES},
+    }
+
+
+def _refreshes(name: str) -> bool:
+    return every()["CASES"][name].settings.get("outer", 1) > 1
+
+
+def section(rows: Sequence[Row], asked: Sequence[Job]) -> str:
+    """One table with a row per backend, over all seeds."""
+    from stepmark.report import markdown_table
+
+    head = ("kills", *PLACES, "after a refresh", "runs", "equal")
+    table: list[list[object]] = []
+    for name in dict.fromkeys(job["backend"] for job in asked):
+        found = [row["found"] for row in rows if row["job"]["backend"] == name]
+        wrong = sorted({fault for one in found for fault in one["faults"]})
+        sums = [sum(one[key] for one in found) for key in head]
+        table.append([name, *(sums if found else ["not run"] + [None] * 6), ", ".join(wrong)])
+    totals = [sum(row["found"][key] for row in rows) for key in head]
+    table.append(["all", *totals, ""])
+    return "\n\n".join((INTRODUCTION, markdown_table(("backend", *head, "what differs"), table)))
+
+
+INTRODUCTION = """\
+A run of four steps (mu 2 or 3, three minibatches) is killed with SIGKILL up to three times, each
+time at a moment drawn uniformly from what a straight run takes (from a half and a third of that
+when it was killed before), and then brought to its end. It is equal where weights, optimizers,
+critic, reference, reward models, metrics, samples, verdicts and step scores are those of the
+straight run bit for bit, no completion was marked twice, and nothing half-made is left. Places:
+what the kill met."""
