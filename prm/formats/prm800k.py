@@ -144,7 +144,8 @@ class Prm800k:
         text, rating = need_text(completion, "text"), completion.get("rating")
         if rating is None:
             return Rated(text, None, is_rated=False)
-        if isinstance(rating, bool) or rating not in self._labels:
+        is_number = isinstance(rating, int | float) and not isinstance(rating, bool)
+        if not is_number or rating not in self._labels:
             raise Rejected(RejectReason.RATING, f"{where}: rating {rating!r}; allowed: -1, 0, 1")
         return Rated(text, self._labels[rating])
 

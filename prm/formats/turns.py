@@ -36,7 +36,7 @@ def turns_of(row: Row) -> list[Turn]:
         text = named.get("content", named.get("value"))
         if role == "system":
             continue
-        if role not in ROLES or not isinstance(text, str):
+        if not isinstance(role, str) or role not in ROLES or not isinstance(text, str):
             raise Rejected(
                 RejectReason.COLUMN, f"turn {number} is {turn!r:.60}; it needs a role and a text"
             )
