@@ -82,6 +82,9 @@ GROUPS = [
     sample(1, 2, 3),
 ]
 
+ALIKE = [sample(prompt, sampled, group) for prompt, group in ((9, 0), (9, 1), (9, 2), (6, 3))
+         for sampled in (4, 12, 4, 1)]  # fmt: skip
+
 
 def gradients(model: Any, samples: list[TrainingSample], layout: Any) -> tuple[Any, ...]:
     model.zero_grad()
@@ -92,12 +95,15 @@ def gradients(model: Any, samples: list[TrainingSample], layout: Any) -> tuple[A
     return out, grads
 
 
+@pytest.mark.parametrize("rows", [GROUPS, ALIKE], ids=["mixed", "alike"])
 @pytest.mark.parametrize("layout", ["auto", "packed"])
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
-def test_shared_prompts_change_neither_log_probs_nor_gradients(name: str, layout: str) -> None:
+def test_shared_prompts_change_neither_log_probs_nor_gradients(
+    name: str, layout: str, rows: list[TrainingSample]
+) -> None:
     model = make(name)
-    wanted, plain = gradients(model, GROUPS, "padded")
-    found, shared = gradients(model, GROUPS, layout)
+    wanted, plain = gradients(model, rows, "padded")
+    found, shared = gradients(model, rows, layout)
     assert takes_layouts(model.base_model)
     assert found.lengths == wanted.lengths
     assert (found.logps_N - wanted.logps_N).abs().max() <= 1e-5
@@ -146,6 +152,29 @@ def test_a_shared_prompt_is_computed_once() -> None:
     assert len(apart.ids_T) == 4 * 27
 
 
+def test_groups_of_one_shape_are_attended_to_at_once() -> None:
+    layout = lay_end_to_end(ALIKE, CPU, 1 << 20)
+    of_three, of_one = layout.blocks[:3], layout.blocks[3:]
+    assert [(block.rows, block.length) for block in of_three] == [(3, 9), (6, 3), (3, 11)]
+    assert [(block.rows, block.length) for block in of_one] == [(1, 6), (2, 3), (1, 11)]
+
+
+def test_the_last_mlp_runs_only_where_a_sampled_token_is_predicted() -> None:
+    model, rows = make("llama"), [sample(20, 8, 0) for _ in range(4)]
+    token_logps(model, rows)
+    seen: list[int] = []
+    for layer in model.model.layers:
+        layer.mlp.down_proj.register_forward_hook(lambda _, given, out: seen.append(out.shape[1]))
+    token_logps(model, rows)
+    assert seen == [20 + 4 * 7, 1 + 4 * 7]
+    model.activation_checkpointing_enable()
+    for layer in model.model.layers:
+        layer.training = True
+    seen.clear()
+    token_logps(model, rows)
+    assert seen == [48, 48]
+
+
 @pytest.mark.parametrize(
     ("prompt", "completions", "width", "wanted"),
     [(150, 16, 896, True), (150, 16, 8, False), (1, 16, 896, False), (500, 1, 896, False)],
@@ -179,6 +208,8 @@ def test_every_sample_is_laid_out_once_and_predicted_from_the_token_before(
     assert layout.targets_N.tolist() == [token for row in rows for token in row.ids]
     before = [token for row in rows for token in (row.prompt_ids[-1], *row.ids[:-1])]
     assert layout.ids_T[layout.places_N].tolist() == before
+    if layout.kept_K is not None:
+        assert layout.kept_K.tolist() == sorted(set(layout.places_N.tolist()))
     at = [len(row.prompt_ids) - 1 + place for row in rows for place in range(len(row.ids))]
     assert layout.positions_T[layout.places_N].tolist() == at
 
