@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepmark.errors import DataError, SetupError
 from stepmark.types import Group, Prompt, Rollout, Sampling
 
-__all__ = ["Demonstrations"]
+__all__ = ["CutTexts", "Demonstrations"]
+
+LOOKED_AT = 1_000
+"""Texts that are tokenised at once to find those that are too long, longest first."""
+
+
+class CutTexts(NamedTuple):
+    """How many texts do not fit, and the room that all would need."""
+
+    count: int
+    longest: int
+    """Tokens of the longest one, with its end token."""
 
 
 class Demonstrations:
@@ -53,6 +64,25 @@ class Demonstrations:
             text=text,
             seed=0,
         )
+
+    def cut(self, texts: Sequence[str], max_tokens: int) -> CutTexts:
+        """How many of the texts `rollout` would cut.
+
+        They are looked at from the longest on, in characters, until a thousand of them fit: what
+        comes after has fewer tokens, or nearly.
+        """
+        by_length = sorted(texts, key=len, reverse=True)
+        count = longest = 0
+        for start in range(0, len(by_length), LOOKED_AT):
+            some = by_length[start : start + LOOKED_AT]
+            rows = self.tokenizer(some, add_special_tokens=False)["input_ids"]
+            lengths = [len(row) + 1 for row in rows]
+            longest = max(longest, *lengths)
+            found = sum(length > max_tokens for length in lengths)
+            count += found
+            if not found:
+                break
+        return CutTexts(count, longest)
 
     def sync(self, policy: Any, version: int) -> None:
         """Nothing to take over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -269,6 +270,29 @@ def test_sft_learns_from_data_without_a_gold() -> None:
     assert train(*more, sets=sets) == 0
     assert [row["step"] for row in RunFolder.open(Path("r")).metrics()] == [1, 2]
     assert "No held-out evaluation" in Path("r/table.md").read_text()
+
+
+def test_solutions_that_are_cut_are_counted_before_the_first_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [
+        {"q": f"What is {n} + 1?", "a": " ".join(["12"] * (n + 1)), "unit": "m"} for n in range(12)
+    ]
+    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sets = ("data.solution_column=a", "algorithm.steps=1")
+    more = ("--backend", "sft", "--dataset", "mine.jsonl", "--prompt-column", "q")
+    assert train(*more, "--out", "r", sets=sets) == 0
+    said = capsys.readouterr().err
+    found = re.search(r"note: (\d+) of 12 solutions of 'mine' .*rollout\.max_tokens=(\d+)", said)
+    assert found
+    assert said.index("note: ") < said.index("saved")
+    assert train(*more, "--out", "s", sets=(*sets, f"rollout.max_tokens={found[2]}")) == 0
+    assert "solutions of 'mine'" not in capsys.readouterr().err
+    shorter = int(found[2]) - 1
+    assert train(*more, "--out", "t", sets=(*sets, f"rollout.max_tokens={shorter}")) == 0
+    assert f"1 of 12 solutions of 'mine' have more than rollout.max_tokens = {shorter}" in (
+        capsys.readouterr().err
+    )
 
 
 def test_stop_strings_of_the_prompt_end_completions_in_training() -> None:

@@ -87,6 +87,17 @@ def test_columns_of_other_names_are_set(capsys: pytest.CaptureFixture[str]) -> N
     assert RunFolder.open(Path("r")).config()["data"]["chosen_column"] == "good"
 
 
+def test_preferences_that_are_cut_are_counted_before_the_first_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    more = ("--preset", "dpo", "--dataset", "pairs.jsonl")
+    assert train(*more, "--out", "r", sets=("rollout.max_tokens=1",)) == 0
+    said = capsys.readouterr().err
+    assert (
+        "chosen and rejected completions of 'pairs' have more than rollout.max_tokens = 1" in said
+    )
+
+
 @pytest.mark.parametrize("preset", ["online-dpo", "spin", "rft"])
 def test_presets_that_sample_run_on_a_task(preset: str) -> None:
     assert train("--preset", preset, "--task", ARITH, "--out", "r") == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .engine import engine_class
+from .lengths import tell_cut
 
 if TYPE_CHECKING:
     from stepmark.config import RunConfig
@@ -147,10 +148,8 @@ def _try_prompts(plan: Plan, policy: Policy) -> None:
     The longest texts of every task are rendered; they have the most tokens, or nearly.
     """
     from stepmark.engines import render
-    from stepmark.rl_backends import Demonstrations
 
-    if plan.backend.source != "rollouts":
-        Demonstrations(policy.tokenizer)
+    tell_cut(plan, policy.tokenizer)
     for task in (*plan.tasks, *plan.eval_tasks):
         for problem in sorted(task.problems, key=lambda problem: -len(problem.text))[:TRIED]:
             render(
