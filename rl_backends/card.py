@@ -11,6 +11,7 @@ from stepmark.report.markdown import markdown_table
 from stepmark.report.numbers import number
 from stepmark.report.text import visible
 from stepmark.store.run import RunFolder, flatten
+from stepmark.training.adapter_files import FOLDER, describe
 from stepmark.training.checkpoint import Policy
 from stepmark.types import Sampling
 
@@ -55,7 +56,8 @@ class Card:
         config = self.run.config()
         backend = str(config.get("algorithm", {}).get("backend", "own"))
         base = str(config.get("model", {}).get("policy", ""))
-        tags = ["stepmark", backend]
+        adapters = describe(self.policy.model)
+        tags = ["stepmark", backend, *(["lora"] if adapters else [])]
         hub = base if base and not Path(base).exists() and base.count("/") == 1 else None
         head = ["---", "library_name: transformers", "pipeline_tag: text-generation"]
         head += [f"base_model: {json.dumps(hub)}"] if hub else []
@@ -71,6 +73,8 @@ class Card:
             f"{self.sampling.temperature:g}, up to {self.sampling.max_tokens} tokens; "
             "generation_config.json says the same.",
         ]
+        if adapters:
+            parts += _lora(adapters)
         if evaluation:
             rows = [[name.removeprefix("eval/"), number(n)] for name, n in evaluation.items()]
             parts += [
@@ -90,6 +94,21 @@ class Card:
         cells = [[name, number(first.get(name)), number(last[name])] for name in names]
         headers = ["metric", f"step {first['step']}", f"step {last['step']}"]
         return ["## Metrics of training", markdown_table(headers, cells)]
+
+
+def _lora(adapters: Mapping[str, str]) -> list[str]:
+    """What was trained in place of the whole model, and where it lies alone."""
+    base = visible(_shown("model.policy", adapters["base"]))
+    return [
+        "## LoRA",
+        f"Adapters of rank {adapters['rank']} (alpha {adapters['alpha']}) beside the layers "
+        f"{adapters['layers']} of {base} were trained: {adapters['share']} numbers "
+        "(arXiv:2106.09685). The weights in this folder have them added; by themselves they are "
+        f"in `{FOLDER}/`:",
+        "```python\nfrom peft import PeftModel\n\n"
+        f"base = AutoModelForCausalLM.from_pretrained({json.dumps(base)})\n"
+        f'model = PeftModel.from_pretrained(base, "THIS_FOLDER/{FOLDER}")\n```',
+    ]
 
 
 def _settings(config: Mapping[str, Any]) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from stepmark.errors import ConfigError, RunError
+from stepmark.training.adapter_files import check_base
 from stepmark.training.checkpoint import (
     Policy,
     TrainingState,
@@ -24,6 +26,7 @@ from stepmark.training.checkpoint import (
     set_random_state,
     step_folder,
 )
+from stepmark.training.lora import take_weights, weights_of
 
 from .card import Card
 from .events import Event, Saved
@@ -78,11 +81,11 @@ class Keeper:
             self.change(step=self.window.step)
         self.window = None
 
-    def resume(self, frozen: Sequence[Any]) -> None:
+    def resume(self, restore: Callable[[Mapping[str, Tensor]], None]) -> None:
         """Put policy, optimizer, generators and window where the newest checkpoint has them.
 
         Args:
-            frozen: the models that become the policy at the start of an outer iteration.
+            restore: takes the weights that the frozen models had, once they were refreshed.
 
         Raises:
             RunError: the run began with other weights or another reference, or no checkpoint is
@@ -92,16 +95,16 @@ class Keeper:
         if place is None:
             return
         state = load_state(place)
+        check_base(self.policy.model, place)
         self._refuse_others(state)
         load_weights(self.policy.model, place)
         self.optimizer.load_state_dict(dict(state.optimizer))
         if self.critic is not None and state.critic is not None:
-            self.critic[0].load_state_dict(state.critic["weights"])
+            take_weights(self.critic[0], state.critic["weights"])
             self.critic[1].load_state_dict(state.critic["optimizer"])
         set_random_state(state.random)
         if state.reference is not None:
-            for model in frozen:
-                model.load_state_dict(state.reference)
+            restore(state.reference)
         self.window = None if state.window is None else Window.from_row(state.window)
         self.state, self.resumed_from = replace(state, window=None), place
         log.info("Resumed from %s after step %d.", place, state.step)
@@ -134,9 +137,11 @@ class Keeper:
         self.change(optimizer=self.optimizer.state_dict(), random=random_state())
         if self.critic is not None:
             model, optimizer = self.critic
-            self.change(critic={"weights": model.state_dict(), "optimizer": optimizer.state_dict()})
+            self.change(critic={"weights": weights_of(model), "optimizer": optimizer.state_dict()})
         state = self.state if window is None else replace(self.state, window=window.to_row())
-        save_checkpoint(place, self.policy, state, self._more() if name else None)
+        is_named = name is not None
+        more = self._more() if is_named else None
+        save_checkpoint(place, self.policy, state, more, whole=is_named)
         prune(self.checkpoints, self.keep)
         self.tell(Saved(self.state.step, place))
         return place

@@ -148,7 +148,7 @@ class Loop:
     def _resume(self) -> None:
         """Put everything where the newest whole checkpoint has it, if there is one."""
         keeper, frozen, refresher = self.keeper, self.parts.frozen, self.parts.refresher
-        keeper.resume(frozen.models())
+        keeper.resume(frozen.restore)
         frozen.is_at_reference &= keeper.state.step == 0 and keeper.window is None
         refresher.start(keeper.state.reward_models)
         keeper.change(reward_models=refresher.state())

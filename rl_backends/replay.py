@@ -19,8 +19,10 @@ import torch
 
 from stepmark.errors import DataError, RunError
 from stepmark.store.files import publish
+from stepmark.training.adapter_files import FOLDER, restore_adapter
 from stepmark.training.checkpoint import Policy, write_policy
 from stepmark.training.critic import Critic, make_critic
+from stepmark.training.lora import take_weights, weights_of
 from stepmark.training.optimizer import adamw
 from stepmark.training.precision import Autocast, precision_of
 from stepmark.training.sample import TrainingSample
@@ -87,7 +89,7 @@ class ReplayBatch:
         if self.critic is None:
             return None
         critic = make_critic(policy, shared=self.settings.get("critic") == "shared")
-        critic.load_state_dict(self.critic)
+        take_weights(critic, self.critic)
         return critic
 
 
@@ -144,7 +146,7 @@ def save_replay(run: Path, broken: BrokenUpdate, updater: Updater, policy: Polic
         "temperature": updater.temperature,
         "trains_policy": broken.trains_policy,
         "samples": [sample.to_row() for sample in broken.samples],
-        "critic": None if critic is None else dict(critic.state_dict()),
+        "critic": None if critic is None else dict(weights_of(critic)),
         "dtype": str(policy.model.dtype).removeprefix("torch."),
         "autocast": "none" if updater.precision.autocast is None else "bfloat16",
         "checkpointing": updater.precision.checkpointing,
@@ -152,7 +154,7 @@ def save_replay(run: Path, broken: BrokenUpdate, updater: Updater, policy: Polic
     place.parent.mkdir(exist_ok=True)
     with publish(place, replace=True) as folder:
         folder.mkdir()
-        write_policy(folder, policy)
+        write_policy(folder, policy, merged=False)
         torch.save(row, folder / BATCH)
     seen = "is not a finite number" if not math.isfinite(broken.value) else _too_large(broken)
     return RunError(
@@ -192,11 +194,13 @@ def updater_of(batch: ReplayBatch, model: Any) -> Updater:
 
     Args:
         batch: from `load_replay`.
-        model: the policy in ``batch.folder``.
+        model: the policy in ``batch.folder``; its adapters are added where it has any.
     """
     from .backend import backends
     from .update import Updater
 
+    if (batch.folder / FOLDER).is_dir():
+        restore_adapter(model, batch.folder / FOLDER)
     kind: Any = backends.load(batch.backend)
     backend = kind(kind.Config(**batch.settings))
     critic = batch.critic_of(model)

@@ -19,12 +19,13 @@ def estimate(plan: Plan) -> list[MemoryRow] | None:
     from stepmark.training.memory import memory_rows, shape_of
 
     config, algorithm = plan.config, plan.backend.config
-    shape = shape_of(config.model.policy)
+    shape = shape_of(config.model.policy, config.model.peft)
     if shape is None:
         return None
     needs = plan.backend.needs
-    is_shared_copy = config.model.reference == "initial" and {"reference", "first-policy"} <= needs
-    frozen = len(needs & {"reference", "first-policy"}) - is_shared_copy
+    given = int("reference" in needs and config.model.reference != "initial")
+    is_shared_copy = not given and {"reference", "first-policy"} <= needs
+    frozen = len(needs & {"reference", "first-policy"}) - is_shared_copy - given
     return memory_rows(
         shape,
         dtype=config.model.dtype,
@@ -32,6 +33,7 @@ def estimate(plan: Plan) -> list[MemoryRow] | None:
         checkpointing=config.model.gradient_checkpointing,
         microbatch_tokens=algorithm.tokens_per_microbatch,
         frozen=frozen,
+        given=given,
         critic=getattr(algorithm, "critic", "own") if "critic" in needs else None,
         sampled_tokens=_sampled(plan),
     )

@@ -69,9 +69,11 @@ def make_plan(composed: Composed) -> Plan:
     """
     from stepmark.training.trackers import check_trackers
 
+    from .adapters import check_adapters
     from .engine import engine_class
 
     config, backend = read_settings(composed)
+    of_adapters = check_adapters(config)
     engine_class(config.rollout.engine)
     check_trackers(backend.config.trackers)
     source = backend.source
@@ -81,13 +83,14 @@ def make_plan(composed: Composed) -> Plan:
         _check_solutions(tasks, is_dataset=config.data.dataset is not None)
     elif source == "preferences":
         tasks = _preferences(config, tasks)
-    eval_tasks, notes = _held_out(config, tasks)
+    eval_tasks, of_tasks = _held_out(config, tasks)
+    notes = (*of_adapters, *of_tasks)
     _check_best_metric(config, eval_tasks)
     marked = (*tasks, *eval_tasks) if samples else eval_tasks
     verifiers = _verifiers(config, marked)
     scorers = _scorers(config, tasks) if samples else ()
     stop = _stop_strings(tasks) if samples else ()
-    return Plan(config, backend, tasks, weights, eval_tasks, verifiers, stop, tuple(notes), scorers)
+    return Plan(config, backend, tasks, weights, eval_tasks, verifiers, stop, notes, scorers)
 
 
 def read_settings(composed: Composed) -> tuple[RunConfig, Backend]:

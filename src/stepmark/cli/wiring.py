@@ -55,7 +55,7 @@ def start(
     from stepmark.rl_backends import train
     from stepmark.store import RunFolder
     from stepmark.store.run import flatten
-    from stepmark.training.checkpoint import Policy, fingerprint
+    from stepmark.training.checkpoint import Policy
     from stepmark.training.trackers import Trackers
 
     config = plan.config
@@ -63,11 +63,12 @@ def start(
     RunFolder.check(out, tree, _manifest(plan, None), resume=resume, may_change=MAY_CHANGE)
     if policy is None:
         policy = Policy(*load_policy(config.model.policy, config.model.dtype, config.model.device))
+    weights = _adapted(config, policy)
     precision = _precision(config, policy)
     engine = _engine(config, policy)
     reference = _reference(plan)
     _try_prompts(plan, policy)
-    manifest = _manifest(plan, fingerprint(policy.model))
+    manifest = _manifest(plan, weights)
     trackers = Trackers(plan.backend.config.trackers, out, flatten(tree))
     with (
         RunFolder.create(out, tree, manifest, resume=resume, may_change=MAY_CHANGE) as run,
@@ -109,13 +110,15 @@ def _manifest(plan: Plan, weights: str | None) -> dict[str, Any]:
     from stepmark.tasks.prompts import hashes_by_name
 
     prompts = [task.prompt for task in (*plan.tasks, *plan.eval_tasks)]
+    model = plan.config.model
+    is_base = weights is not None and model.peft is not None
     held_out = {f"{task.name} (held out)": task.data_hash for task in plan.eval_tasks}
     return build_manifest(
         config=plan.config.model_dump(mode="json"),
         seeds={"run": plan.config.rollout.seed},
         data_hashes={task.name: task.data_hash for task in plan.tasks} | held_out,
         prompt_hash=hashes_by_name(prompts),
-        weights_hash=weights,
+        weights_hash={f"base {model.policy}": str(weights)} if is_base else weights,
     )
 
 
@@ -124,6 +127,18 @@ def _engine(config: RunConfig, policy: Policy) -> Any:
     if config.rollout.batch_size is not None:
         settings["batch_size"] = config.rollout.batch_size
     return kind(policy.model, policy.tokenizer, **settings)
+
+
+def _adapted(config: RunConfig, policy: Policy) -> str:
+    """Put adapters in place where they are asked for; the fingerprint of what was loaded."""
+    from stepmark.training.fingerprint import fingerprint
+
+    weights, table = fingerprint(policy.model), config.model.peft
+    if table is not None:
+        from stepmark.training.lora import adapt
+
+        adapt(policy.model, table, seed=config.rollout.seed, base=config.model.policy)
+    return weights
 
 
 def _precision(config: RunConfig, policy: Policy) -> Precision:

@@ -29,7 +29,8 @@ def load_policy(
     of the sampler.
 
     Args:
-        path_or_hub: a folder written by ``save_pretrained``, or the name of a model on the hub.
+        path_or_hub: a folder written by ``save_pretrained``, or the name of a model on the hub; a
+            folder with adapters of peft gives their base model with them added.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
 
@@ -44,9 +45,13 @@ def load_policy(
     if dtype not in DTYPES:
         raise ConfigError(f"dtype is {dtype!r}; allowed are {', '.join(DTYPES)}.")
     target = _device(torch, device)
+    from stepmark.training.adapter_files import adapter_in, base_name_in, merge_adapter
+
     _check_place(place)
     tokenizer = _tokenizer(place)
-    model = _model(place, getattr(torch, dtype))
+    adapters = adapter_in(Path(place).expanduser())
+    model = _model(place if adapters is None else base_name_in(adapters), getattr(torch, dtype))
+    model = model if adapters is None else merge_adapter(model, adapters)
     dropouts: list[Any] = [one for one in model.modules() if isinstance(one, torch.nn.Dropout)]
     for dropout in dropouts:
         dropout.p = 0.0
@@ -70,9 +75,11 @@ def _device(torch: Any, device: str) -> Any:
 
 def _check_place(place: str) -> None:
     """Say what is wrong with a folder before transformers guesses that it is a hub name."""
+    from stepmark.training.adapter_files import adapter_in
+
     folder = Path(place).expanduser()
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
+        if not (folder / "config.json").is_file() and adapter_in(folder) is None:
             found = ", ".join(sorted(path.name for path in folder.iterdir())[:6]) or "nothing"
             raise SetupError(
                 f"{place!r} holds no config.json (found: {found}); a model is a folder written by "

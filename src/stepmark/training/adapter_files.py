@@ -21,6 +21,7 @@ __all__ = [
     "FOLDER",
     "adapter_in",
     "base_name_in",
+    "check_base",
     "describe",
     "load_adapter",
     "merge_adapter",
@@ -62,7 +63,7 @@ def load_adapter(model: Any, folder: Path) -> None:
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    _check_base(model, folder)
+    check_base(model, folder)
     rows = load_file(str(folder / WEIGHTS))
     weights = {name.removeprefix(PREFIX): weight for name, weight in rows.items()}
     found = set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
@@ -137,12 +138,19 @@ def describe(model: Any) -> dict[str, str] | None:
         "rank": str(config.r),
         "alpha": f"{config.lora_alpha:g}",
         "layers": ", ".join(layers),
-        "share": f"{learnt:,} of {whole:,}",
+        "share": f"{learnt:,}, where the model has {whole:,}",
     }
 
 
-def _check_base(model: Any, folder: Path) -> None:
-    """Whether the adapters stand beside the weights that they were trained beside."""
+def check_base(model: Any, place: Path) -> None:
+    """Refuse adapters in a checkpoint, or in a folder, that were trained beside other weights.
+
+    Raises:
+        RunError: the message names the base model.
+    """
+    folder = place / FOLDER if (place / FOLDER).is_dir() else place
+    if not (is_adapted(model) and (folder / BASE).is_file()):
+        return
     known: dict[str, str] = json.loads((folder / BASE).read_text())
     here = base_of(model)
     if known["fingerprint"] != here.fingerprint:

@@ -3,7 +3,9 @@
 A folder appears whole or not at all (it is written beside and renamed), and a list of hashes in it
 tells a torn or altered one. Layout: the files of ``save_pretrained`` for model and tokenizer, and
 ``state/`` with ``training.pt``, ``hashes.json`` and, where there are such, ``reference.pt`` (once
-it was refreshed), ``critic.pt``, ``reward_models.pt`` and ``window.pt`` (inside of a step).
+it was refreshed), ``critic.pt``, ``reward_models.pt`` and ``window.pt`` (inside of a step). Where
+adapters learn, they lie in ``adapter/``: beside the whole model with them merged, or, in a numbered
+checkpoint, alone.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from torch import Tensor
 from stepmark.errors import RunError
 from stepmark.store.files import file_hash, publish
 
+from .adapter_files import FOLDER, load_adapter, save_adapter
 from .fingerprint import fingerprint
+from .lora import is_adapted, plain_weights
 from .quiet import no_progress_bars
 
 __all__ = [
@@ -108,6 +112,8 @@ def save_checkpoint(
     policy: Policy,
     state: TrainingState | None = None,
     more: Callable[[Path], None] | None = None,
+    *,
+    whole: bool = True,
 ) -> None:
     """Publish a checkpoint; with a state a run can continue from it. Replaces one of that name.
 
@@ -118,20 +124,33 @@ def save_checkpoint(
         policy: model and tokenizer.
         state: of the run.
         more: puts further files into the folder before it is published.
+        whole: False leaves out the model where only its adapters learn.
     """
     with publish(path, replace=True) as folder:
         folder.mkdir()
-        write_policy(folder, policy)
+        write_policy(folder, policy, whole=whole)
         if more is not None:
             more(folder)
         if state is not None:
             _write_state(folder, state)
 
 
-def write_policy(folder: Path, policy: Policy) -> None:
-    """Model and tokenizer into a folder that is there, as Hugging Face lays them out."""
-    with no_progress_bars():
-        policy.model.save_pretrained(folder)
+def write_policy(folder: Path, policy: Policy, *, whole: bool = True, merged: bool = True) -> None:
+    """Model and tokenizer into a folder that is there, as Hugging Face lays them out.
+
+    Args:
+        folder: has no files of these names.
+        policy: its adapters, where it has any, go into ``adapter/``.
+        whole: False leaves out the model where only its adapters learn.
+        merged: whether the model has its adapters added, or is the base that they stand beside.
+    """
+    adapted = is_adapted(policy.model)
+    if adapted:
+        save_adapter(policy.model, folder / FOLDER)
+    if whole or not adapted:
+        weights = plain_weights(policy.model, merged=merged) if adapted else None
+        with no_progress_bars():
+            policy.model.save_pretrained(folder, state_dict=weights)
     policy.tokenizer.save_pretrained(folder)
 
 
@@ -199,7 +218,14 @@ def load_state(folder: Path) -> TrainingState:
 
 
 def load_weights(model: Any, folder: Path) -> None:
-    """Copy the weights of a checkpoint into a model of the same architecture."""
+    """Copy the weights of a checkpoint into a model of the same architecture.
+
+    Raises:
+        RunError: adapters that stand beside other weights than the model's.
+    """
+    if is_adapted(model):
+        load_adapter(model, folder / FOLDER)
+        return
     with no_progress_bars():
         saved = type(model).from_pretrained(folder, dtype=model.dtype, local_files_only=True)
     model.load_state_dict(saved.state_dict())

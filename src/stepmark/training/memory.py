@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepmark.config.peft_table import PeftTable
 from stepmark.errors import require
 
 __all__ = ["MemoryRow", "Shape", "memory_rows", "shape_of"]
@@ -38,6 +39,8 @@ class Shape:
     """Width of the feed-forward part."""
     kv_width: int
     """Numbers of one key, or one value, of one token in one layer."""
+    adapters: int = 0
+    """Numbers that learn in place of those of the model; 0 where the model learns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,12 @@ class MemoryRow:
     """Bytes."""
 
 
-def shape_of(place: str) -> Shape | None:
-    """The shape of the model in a folder; None where no folder holds a config that is known."""
+def shape_of(place: str, peft: PeftTable | None = None) -> Shape | None:
+    """The shape of the model in a folder; None where no folder holds a config that is known.
+
+    Raises:
+        ConfigError: adapters are asked for beside layers that the model has not.
+    """
     folder = Path(place).expanduser()
     if not (folder / "config.json").is_file():
         return None
@@ -77,7 +84,16 @@ def shape_of(place: str) -> Shape | None:
         width=width,
         inner=int(getattr(config, "intermediate_size", None) or 4 * width),
         kv_width=kv_heads * head_width,
+        adapters=0 if peft is None else _adapter_weights(model, peft),
     )
+
+
+def _adapter_weights(model: Any, peft: PeftTable) -> int:
+    """``A`` and ``B`` of a layer hold as many numbers as its input and output are wide."""
+    from .lora import targets_of
+
+    layers: list[Any] = list(targets_of(model, peft).values())
+    return sum(peft.rank * sum(layer.weight.shape) for layer in layers)
 
 
 def memory_rows(
@@ -88,6 +104,7 @@ def memory_rows(
     checkpointing: bool,
     microbatch_tokens: int,
     frozen: int = 0,
+    given: int = 0,
     critic: str | None = None,
     sampled_tokens: int = 0,
 ) -> list[MemoryRow]:
@@ -100,21 +117,13 @@ def memory_rows(
         checkpointing: whether layers are computed again in the backward pass.
         microbatch_tokens: tokens of one forward pass that learns.
         frozen: copies of the policy that do not learn, such as the reference.
+        given: models besides it that do not learn, taken to be as large.
         critic: ``own`` for a body of its own, ``shared``, or None.
         sampled_tokens: tokens in the engine's cache at once; 0 where nothing is sampled.
     """
     size = 4 if dtype == "float32" else 2
     active = 2 if is_cast or dtype != "float32" else 4
-    weights = shape.weights * size
-    rows = [
-        MemoryRow("weights of the policy", weights),
-        MemoryRow("its gradients", weights),
-        MemoryRow("its optimizer (two numbers per weight)", 2 * weights),
-    ]
-    if frozen:
-        rows.append(MemoryRow(f"frozen copies of it ({frozen})", frozen * weights))
-    if critic == "own":
-        rows.append(MemoryRow("critic with gradients and optimizer", 4 * shape.body_weights * size))
+    rows = _held(shape, size, frozen, given, critic)
     layer = 9 * shape.width + 4 * shape.kv_width + 4 * shape.inner
     kept = shape.layers * (shape.width if checkpointing else layer)
     kept += layer if checkpointing else 0
@@ -124,4 +133,28 @@ def memory_rows(
     if sampled_tokens:
         cache = 2 * shape.layers * shape.kv_width * active * sampled_tokens
         rows.append(MemoryRow("keys and values while sampling", cache))
+    return rows
+
+
+def _held(shape: Shape, size: int, frozen: int, given: int, critic: str | None) -> list[MemoryRow]:
+    """What is held all the time: weights, gradients, optimizers."""
+    weights = shape.weights * size
+    if shape.adapters:
+        learnt = own = 4 * shape.adapters
+        whose, copies = "their", "frozen adapters"
+        rows = [MemoryRow("weights of the base model", weights), MemoryRow("adapters", learnt)]
+    else:
+        learnt, own = weights, shape.body_weights * size
+        whose, copies = "its", "frozen copies of it"
+        rows = [MemoryRow("weights of the policy", weights)]
+    rows += [
+        MemoryRow(f"{whose} gradients", learnt),
+        MemoryRow(f"{whose} optimizer (two numbers per weight)", 2 * learnt),
+    ]
+    if frozen:
+        rows.append(MemoryRow(f"{copies} ({frozen})", frozen * learnt))
+    if given:
+        rows.append(MemoryRow("reference, a model of its own", given * weights))
+    if critic == "own":
+        rows.append(MemoryRow("critic with gradients and optimizer", 4 * own))
     return rows
