@@ -1,5 +1,7 @@
 """Steps in, scores out."""
 
+from typing import TYPE_CHECKING, Any
+
 if __name__ == "prm":
     raise ImportError(
         "This folder is the source of stepmark.prm: import that name. "
@@ -18,14 +20,23 @@ from .formats import (
 from .scorers import FunctionScorer, check_scorer_columns, load_scorer, scorers
 from .steps import SPLITTERS, Span, Splitter, split_steps, step_texts, step_token_ends
 
+if TYPE_CHECKING:
+    from .checkpoint import PrmCard, load_step_model, save_step_model
+    from .loading import Base, base_model
+    from .model import StepModel
+
 __all__ = [
     "SPLITTERS",
+    "Base",
     "Encoded",
     "EncodingSettings",
     "FunctionScorer",
+    "PrmCard",
     "Span",
     "Splitter",
     "StepEncoder",
+    "StepModel",
+    "base_model",
     "check_scorer_columns",
     "convert_file",
     "formats",
@@ -33,9 +44,32 @@ __all__ = [
     "labelled_steps",
     "load_format",
     "load_scorer",
+    "load_step_model",
+    "save_step_model",
     "scorers",
     "split_steps",
     "step_texts",
     "step_token_ends",
     "write_labelled_steps",
 ]
+
+_HOMES = {
+    "Base": "loading",
+    "PrmCard": "checkpoint",
+    "StepModel": "model",
+    "base_model": "loading",
+    "load_step_model": "checkpoint",
+    "save_step_model": "checkpoint",
+}
+"""What needs torch is loaded when it is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    from stepmark.errors import require
+
+    require("torch", extra="train", purpose="A reward model")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -9,6 +9,8 @@ __all__ = [
     "LOGPS_BFLOAT16",
     "LOGPS_FLOAT32",
     "LOGPS_VLLM_FLOAT32",
+    "SCORES_BFLOAT16",
+    "SCORES_FLOAT32",
 ]
 
 LOGPS_FLOAT32: Final = 1e-4
@@ -19,3 +21,7 @@ LOGPS_BFLOAT16: Final = 1e-2
 """Mean absolute difference of log-probs when one side computes in bfloat16, in nats."""
 GRADIENTS_FLOAT32: Final = 1e-5
 """Largest difference of a gradient over the largest gradient of that weight, float32."""
+SCORES_FLOAT32: Final = 1e-4
+"""Largest difference of a step's score, same checkpoint, float32, in probability."""
+SCORES_BFLOAT16: Final = 5e-2
+"""The same where one side computes in bfloat16, in probability."""
