@@ -81,8 +81,9 @@ class Prm800k:
     def matches(row: Row) -> bool:
         """A question with a problem, and a label with steps."""
         question, label = row.get("question"), row.get("label")
-        nested = isinstance(question, Mapping) and isinstance(label, Mapping)
-        return nested and "problem" in question and isinstance(label.get("steps"), list)
+        if not (isinstance(question, Mapping) and isinstance(label, Mapping)):
+            return False
+        return "problem" in question and isinstance(label.get("steps"), list)
 
     def read(self, row: Row) -> Iterator[LabelledSteps | LeftOut]:
         """The solutions in one trajectory; see ``alternatives``."""

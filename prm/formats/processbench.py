@@ -65,7 +65,7 @@ def first_error_labels(index: Any, steps: int) -> tuple[float | None, ...]:
         raise Rejected(RejectReason.COLUMN, f"label is {index!r:.40}, not a whole number")
     if not -1 <= index < steps:
         raise Rejected(
-            RejectReason.FIRST_ERROR_OUT_OF_RANGE,
+            RejectReason.ERROR_OUT_OF_RANGE,
             f"label is {index} and there are {steps} steps; it counts from 0, -1 for no error",
         )
     if index == -1:

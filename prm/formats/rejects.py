@@ -45,7 +45,7 @@ class RejectReason(StrEnum):
     """The chosen completion is not among the completions of the step."""
     NO_ACCEPTED_STEP = "no_accepted_step"
     """Steps follow one of which no completion was accepted: nobody knows what they follow."""
-    FIRST_ERROR_OUT_OF_RANGE = "first_error_out_of_range"
+    ERROR_OUT_OF_RANGE = "error_out_of_range"
     """The index of an erroneous step points past the last step, or before the first one."""
     CONFLICTING_LABELS = "conflicting_labels"
     """One prefix has two estimates. Repair: ``conflicts=mean`` or ``conflicts=mask``."""

@@ -290,8 +290,8 @@ class LabelledSteps:
     kind: LabelKind = "hard"
     """Whether labels are 0 or 1, or estimates between them."""
     origin: str = ""
-    """Who labelled: ``human``, ``first_error`` (a person, up to the first error), ``rollouts``;
-    empty where the data do not say."""
+    """Who labelled: ``human``, ``first_error`` (a person, up to the first error), ``rollouts``,
+    ``planted`` (errors written into right solutions); empty where the data do not say."""
     source: str = ""
     """The format that it was read from, such as ``prm800k``."""
     final_correct: bool | None = None

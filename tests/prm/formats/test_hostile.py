@@ -22,6 +22,7 @@ KEYS = sorted(
     | {"chosen_completion", "human_completion", "finish_reason", "prompt", "messages", "content"}
     | {"conversations", "role", "from", "response", "final_answer_correct", "generation"}
     | {"is_quality_control_question", "kind", "meta", "gold"}
+    | {"modified_question", "modified_process", "error_steps"}
 )
 WORDS = ("Q", "Step 1:", "ки", "<extra_0>", "+", "-", "user", "assistant", "hard", "", " ", "\n")
 
@@ -85,6 +86,7 @@ NESTED = {
         "reasoning_steps": [{"solution_prefix": "Q\n\na", "mc_value": 1.0}],
     },
     "stepmark": {"problem": "Q", "steps": ["a"], "labels": [1]},
+    "prmbench": {"modified_question": "Q", "modified_process": ["a"], "error_steps": [1]},
 }
 
 

@@ -141,8 +141,8 @@ def test_steps_after_the_first_error_are_unlabelled_and_not_wrong(read: Any) -> 
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"label": 3}, "first_error_out_of_range"),
-        ({"label": -2}, "first_error_out_of_range"),
+        ({"label": 3}, "error_out_of_range"),
+        ({"label": -2}, "error_out_of_range"),
         ({"label": True}, "column"),
         ({"label": 1.0}, "column"),
         ({"label": "1"}, "column"),
@@ -156,6 +156,47 @@ def test_a_malformed_row_of_processbench_is_rejected(read: Any, changed: Any, re
     with pytest.raises(Rejected) as why:
         read("processbench", BENCH | changed)
     assert why.value.reason == reason
+
+
+BENCHED = {
+    "modified_question": "What is 2+3*4?",
+    "question": "What is 2 + 3 * 4?",
+    "modified_process": ["3*4=11.", "2+11=13.", "So 13."],
+    "error_steps": [1],
+    "idx": "p1_0",
+    "classification": "confidence",
+}
+
+
+def test_error_steps_of_prmbench_count_from_1(read: Any) -> None:
+    [found] = read("prmbench", BENCHED)
+    assert (found.labels, found.origin) == ((0, 1, 1), "planted")
+    assert found.meta == {"idx": "p1_0", "classification": "confidence"}
+    assert read("prmbench", BENCHED | {"error_steps": [3, 2]})[0].labels == (1, 0, 0)
+    assert read("prmbench", BENCHED | {"error_steps": []})[0].labels == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"error_steps": [4]}, "error_out_of_range"),
+        ({"error_steps": [0]}, "error_out_of_range"),
+        ({"error_steps": ["1"]}, "column"),
+        ({"error_steps": [True]}, "column"),
+        ({"error_steps": 1}, "column"),
+        ({"modified_process": ["a", None]}, "column"),
+    ],
+)
+def test_a_malformed_row_of_prmbench_is_rejected(read: Any, changed: Any, reason: str) -> None:
+    with pytest.raises(Rejected) as why:
+        read("prmbench", BENCHED | changed)
+    assert why.value.reason == reason
+
+
+def test_an_empty_step_of_prmbench_is_rejected_and_not_shifted(convert: Any) -> None:
+    row = BENCHED | {"modified_process": ["3*4=11.", "", "So 13."], "error_steps": [3]}
+    assert convert([row]).found.rejects == {"empty_step": 1}
+    assert convert([row], repairs={"empty_steps": "drop"}).rows[0]["labels"] == [1, 0]
 
 
 def test_three_columns_are_enough_for_a_row_of_ones_own(read: Any) -> None:
