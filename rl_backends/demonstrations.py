@@ -17,7 +17,7 @@ LOOKED_AT = 1_000
 class CutTexts(NamedTuple):
     """How many texts do not fit, and the room that all would need."""
 
-    count: int
+    number: int
     longest: int
     """Tokens of the longest one, with its end token."""
 

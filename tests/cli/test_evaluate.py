@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,6 +72,29 @@ def test_run_prints_the_table_the_first_prompt_and_where_things_are(
     value = json.loads(capsys.readouterr().out)
     assert (value["rows"][0]["n"], value["runs"]) == (12, ["r"])
     assert Path("r/table.md").read_bytes() == table
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_shown_in_its_main_columns(
+    engine: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes the output for a terminal
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "runs/grpo-arith-1/checkpoints/best"
+    base = ("run", "--model", name, "--model", "m", "--task", "arith", "--limit", "12")
+    assert run(*base, "--engine", engine, "--out", "r") == 0
+    said = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, said.splitlines())) <= 80
+    assert re.search(
+        r"^model +task +n +accuracy \[95 %\] +no answer +truncated$", said, re.MULTILINE
+    )
+    assert re.search(r"arith/test +12 +[\d.]+ % \[[\d., ]+\] +0\.0 % +0\.0 %$", said, re.MULTILINE)
+    assert "Verifier: math@2" in said
+    table = Path("r/m-arith/table.md").read_text()
+    assert max(map(len, table.splitlines())) > 80
+    assert "| no verdict | tokens | prompt" in table
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(*base, "--engine", engine, "--out", "r") == 0
+    assert "| 12 | accuracy |" in re.sub(r" +", " ", capsys.readouterr().out)
 
 
 def test_several_models_and_tasks_make_one_folder_each(

@@ -21,7 +21,7 @@ def test_as_many_texts_are_cut_as_are_said_to_be(found: list[list[str]], limit: 
     prompt = Prompt(Problem("p/1", "What?", None), (1,), "What?")
     rows = [data.rollout(prompt, text, 0, limit) for text in written]
     told = data.cut(written, limit)
-    assert told.count == sum(row.finish == "length" for row in rows)
+    assert told.number == sum(row.finish == "length" for row in rows)
     whole = [data.rollout(prompt, text, 0, max(told.longest, 1)) for text in written]
     assert all(row.finish == "stop" for row in whole)
     assert told.longest == max((len(row.ids) for row in whole), default=0)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from stepmark.errors import ConfigError
 
-from .console import emit, err, out, progress, say
+from .console import emit, err, progress, say
 from .golds import tell_golds
 from .interrupt import same_command, stoppable
+from .results import show_results
 
 if TYPE_CHECKING:
     from stepmark.evals import EvalResult
@@ -73,7 +74,7 @@ class Benchmark:
 
     def run(self, as_json: bool) -> None:
         """Evaluate all pairs, then print the table and where everything is."""
-        from stepmark.evals import table_json, table_text
+        from stepmark.evals import table_json
         from stepmark.verifiers import close_workers
 
         from .wiring import next_run_folder
@@ -102,7 +103,7 @@ class Benchmark:
         finally:
             close_workers()
         value = table_json(results) | {"runs": [str(folder) for folder in folders.values()]}
-        emit(value, as_json, lambda: out.print(table_text(results), markup=False, soft_wrap=True))
+        emit(value, as_json, lambda: show_results(results))
         if not as_json:
             self._tell(base, folders)
 

@@ -30,9 +30,9 @@ def tell_cut(plan: Plan, tokenizer: Any) -> None:
     for task in plan.tasks:
         texts = _pairs(task) if is_pair else [p.solution for p in task.problems if p.solution]
         found = data.cut(texts, limit)
-        if found.count:
+        if found.number:
             warn(
-                f"{found.count:,} of {len(texts):,} {what} of {task.name!r} have more than "
+                f"{found.number:,} of {len(texts):,} {what} of {task.name!r} have more than "
                 f"rollout.max_tokens = {limit} tokens: they are learnt up to there, without an "
                 f"end. Set rollout.max_tokens={found.longest} to take all whole, or remove them."
             )
