@@ -26,7 +26,7 @@ from stepmark.training.attention import takes_layouts
 from stepmark.training.forward import micro_batches
 from stepmark.training.layout import is_shared, lay_end_to_end
 from stepmark.training.packing import pack_end_to_end
-from stepmark.training.tolerances import GRADIENTS_FLOAT32
+from stepmark.training.tolerances import GRADIENTS_FLOAT32, LOGPS_FLOAT32
 
 WORDS = 41
 ROPE: dict[str, Any] = {
@@ -244,3 +244,11 @@ def test_a_group_above_the_budget_is_divided_with_its_prompt_repeated() -> None:
 def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="token budget"):
         pack_end_to_end([], 0)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
+def test_a_completion_of_two_tokens_has_a_single_query_behind_its_prompt(name: str) -> None:
+    model, rows = make(name), [sample(20, 2, 0), sample(20, 2, 0), sample(20, 5, 0)]
+    together = token_logps(model, rows)
+    apart = token_logps(model, rows, layout="padded")
+    assert (together.logps_N - apart.logps_N).abs().max() <= LOGPS_FLOAT32

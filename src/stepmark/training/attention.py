@@ -200,8 +200,10 @@ class Blocks:
                 _rows(block, piece[place], piece[block.prompt], of == 0)
                 for of, piece in enumerate(pieces)
             )
+            # Of four axes: where a query is one token, transformers groups heads and asks for them.
+            mask = None if block.mask is None else block.mask[None, None]
             out_RTHD, _ = own(
-                module, q_RHTD, k_RHTD, v_RHTD, block.mask, is_causal=block.mask is None, **wanted
+                module, q_RHTD, k_RHTD, v_RHTD, mask, is_causal=mask is None, **wanted
             )
             parts.append(out_RTHD[:, -block.length :].reshape(-1, *out_RTHD.shape[2:]))
         return torch.cat(parts)[None]
