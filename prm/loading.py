@@ -12,9 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from stepmark.engines.loading import _check_place as check_place
-from stepmark.engines.loading import _device as device_of
-from stepmark.engines.loading import _tokenizer as load_tokenizer
+from stepmark.engines.loading import check_place, device_of, load_tokenizer
 from stepmark.errors import ConfigError, SetupError
 from stepmark.seeds import derive_seed
 from stepmark.training.quiet import no_progress_bars

@@ -4,51 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from stepmark.types import Marked
+from stepmark.training.events import Evaluated, Saved, Started, StepDone
 
 from .scoring import StepCounts
 
 __all__ = ["Evaluated", "Event", "Refreshed", "Saved", "Started", "StepDone", "StepsCounted"]
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The loop begins, or continues, after this step."""
-
-    step: int
-    """0 for a new run."""
-    steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepDone:
-    """One rollout batch was learnt from."""
-
-    step: int
-    steps: int
-    metrics: Mapping[str, float]
-    sample: Marked | None
-    """One of its completions with its marks; None when there was none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A held-out evaluation is done."""
-
-    step: int
-    steps: int
-    metrics: Mapping[str, float]
-    is_best: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A checkpoint is on the disk."""
-
-    step: int
-    path: Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from stepmark.training.quiet import no_progress_bars
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["load_policy"]
+__all__ = ["check_place", "device_of", "load_policy", "load_tokenizer"]
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ def load_policy(
     require("transformers", extra="train", purpose="Loading a model")
     if dtype not in DTYPES:
         raise ConfigError(f"dtype is {dtype!r}; allowed are {', '.join(DTYPES)}.")
-    target = _device(torch, device)
+    target = device_of(torch, device)
     from stepmark.training.adapter_files import adapter_in, base_name_in, merge_adapter
 
-    _check_place(place)
-    tokenizer = _tokenizer(place)
+    check_place(place)
+    tokenizer = load_tokenizer(place)
     adapters = adapter_in(Path(place).expanduser())
     model = _model(place if adapters is None else base_name_in(adapters), getattr(torch, dtype))
     model = model if adapters is None else merge_adapter(model, adapters)
@@ -59,7 +59,12 @@ def load_policy(
     return model.to(target).eval(), tokenizer
 
 
-def _device(torch: Any, device: str) -> Any:
+def device_of(torch: Any, device: str) -> Any:
+    """The torch device of that name; ``auto`` is a GPU where there is one.
+
+    Raises:
+        ConfigError: it cannot be used here.
+    """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -73,8 +78,12 @@ def _device(torch: Any, device: str) -> Any:
     return target
 
 
-def _check_place(place: str) -> None:
-    """Say what is wrong with a folder before transformers guesses that it is a hub name."""
+def check_place(place: str) -> None:
+    """Say what is wrong with a folder before transformers guesses that it is a hub name.
+
+    Raises:
+        SetupError: there is no such folder, or it holds no model or no tokenizer.
+    """
     from stepmark.training.adapter_files import adapter_in
 
     folder = Path(place).expanduser()
@@ -101,7 +110,12 @@ def _check_place(place: str) -> None:
         )
 
 
-def _tokenizer(place: str) -> Any:
+def load_tokenizer(place: str) -> Any:
+    """The tokenizer of a folder or hub name.
+
+    Raises:
+        SetupError: there is none that can be loaded.
+    """
     from transformers import AutoTokenizer
 
     try:

@@ -3,9 +3,9 @@
 A folder appears whole or not at all (it is written beside and renamed), and a list of hashes in it
 tells a torn or altered one. Layout: the files of ``save_pretrained`` for model and tokenizer, and
 ``state/`` with ``training.pt``, ``hashes.json`` and, where there are such, ``reference.pt`` (once
-it was refreshed), ``critic.pt``, ``reward_models.pt`` and ``window.pt`` (inside of a step). Where
-adapters learn, they lie in ``adapter/``: beside the whole model with them merged, or, in a numbered
-checkpoint, alone.
+it was refreshed), ``critic.pt``, ``reward_models.pt``, ``window.pt`` (inside of a step) and
+``progress.pt`` (of a reward model's training). Where adapters learn, they lie in ``adapter/``:
+beside the whole model with them merged, or, in a numbered checkpoint, alone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 STATE = "state"
 
-APART = ("reference", "critic", "reward_models", "window")
+APART = ("reference", "critic", "reward_models", "window", "progress")
 """Parts of the state that may be absent or large: each has a file of its own."""
 
 
@@ -87,6 +87,8 @@ class TrainingState:
     """`fingerprint` of the reference that the run was given; empty without one."""
     window: Mapping[str, Any] | None = None
     """The step after ``step`` as far as it was learnt from; None between steps."""
+    progress: Mapping[str, Any] | None = None
+    """What another loop than that of RL goes by, in plain values and tensors; None there."""
 
 
 def step_folder(checkpoints: Path, step: int, minibatches: int | None = None) -> Path:
