@@ -16,6 +16,7 @@ from .recorded import Columns, Recorded, Recording, read_recorded
 from .regrade import Regrade, RegradedGroup, regrade, verdict_rows
 from .result import METRICS, About, EvalResult, summarise
 from .running import check_run, run, weights_hash
+from .settings import EvalSettings
 from .show import show
 from .table import find_runs, read_result, table, table_json, table_text
 
@@ -27,6 +28,7 @@ __all__ = [
     "Columns",
     "Comparison",
     "EvalResult",
+    "EvalSettings",
     "GoldCheck",
     "Recorded",
     "Recording",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from stepmark.engines.render import render
 from stepmark.protocols import Engine, OutcomeVerifier
 from stepmark.store import Sample
-from stepmark.tasks.selection import take
 from stepmark.tasks.task import LoadedTask
 from stepmark.types import Problem, Prompt, Sampling, Verdict
 
 from .grade import check_error_share, mark
 from .result import About, EvalResult, summarise
+from .settings import Asked, EvalSettings
 
 __all__ = ["about", "evaluate_policy", "prompts_of", "sample_policy"]
 
@@ -25,11 +25,8 @@ def evaluate_policy(
     verifier: OutcomeVerifier,
     sampling: Sampling,
     *,
-    n: int = 1,
-    seed: int = 0,
-    limit: int | None = None,
     model: str = "policy",
-    max_error_share: float = 0.1,
+    **asked: Unpack[Asked],
 ) -> EvalResult:
     """What the engine's weights reach on a task; nothing is stored.
 
@@ -39,20 +36,16 @@ def evaluate_policy(
         task: the problems and their prompt template.
         verifier: what marks.
         sampling: temperature 0 is greedy.
-        n: completions per problem.
-        seed: of the completions; the same for every call, so that calls can be compared in pairs.
-        limit: so many problems, sampled by hash; all by default.
         model: name for the result.
-        max_error_share: largest share of error verdicts.
+        **asked: other fields of `EvalSettings`, such as ``n``, ``seed`` and ``limit``.
 
     Raises:
         VerifierError: more error verdicts than allowed.
     """
-    graded = sample_policy(
-        engine, tokenizer, task, verifier, sampling, n=n, seed=seed, limit=limit, model=model
-    )
-    check_error_share(verifier.key, (verdict for _, verdict in graded), max_error_share)
-    return summarise(about(task, verifier.key, sampling, seed, model), graded)
+    settings = EvalSettings(sampling, model, **asked)
+    graded = _sampled(engine, tokenizer, task, verifier, settings)
+    check_error_share(verifier.key, (verdict for _, verdict in graded), settings.max_error_share)
+    return summarise(about(task, verifier.key, settings), graded)
 
 
 def sample_policy(
@@ -62,19 +55,32 @@ def sample_policy(
     verifier: OutcomeVerifier,
     sampling: Sampling,
     *,
-    n: int = 1,
-    seed: int = 0,
-    limit: int | None = None,
     model: str = "policy",
+    **asked: Unpack[Asked],
 ) -> list[tuple[Sample, Verdict]]:
     """The marked completions behind `evaluate_policy`, in the order of the problems."""
-    problems = take(task.problems, limit)
-    prompts = prompts_of(problems, tokenizer, task, sampling, engine)
+    return _sampled(engine, tokenizer, task, verifier, EvalSettings(sampling, model, **asked))
+
+
+def _sampled(
+    engine: Engine,
+    tokenizer: Any,
+    task: LoadedTask,
+    verifier: OutcomeVerifier,
+    settings: EvalSettings,
+) -> list[tuple[Sample, Verdict]]:
+    problems = settings.problems_of(task)
+    prompts = prompts_of(problems, tokenizer, task, settings.sampling, engine)
     order = {problem.id: place for place, problem in enumerate(problems)}
     groups = sorted(
-        engine.generate(prompts, n, sampling, seed), key=lambda g: order[g.prompt.problem.id]
+        engine.generate(prompts, settings.n, settings.sampling, settings.seed),
+        key=lambda group: order[group.prompt.problem.id],
     )
-    samples = [Sample.from_rollout(r, policy=model) for group in groups for r in group.rollouts]
+    samples = [
+        Sample.from_rollout(rollout, policy=settings.model)
+        for group in groups
+        for rollout in group.rollouts
+    ]
     return list(zip(samples, mark(verifier, samples), strict=True))
 
 
@@ -101,18 +107,18 @@ def prompts_of(
     return list(all_of_them())
 
 
-def about(task: LoadedTask, verifier_key: str, sampling: Sampling, seed: int, model: str) -> About:
+def about(task: LoadedTask, verifier_key: str, settings: EvalSettings) -> About:
     """The words that name an evaluation."""
     return About(
-        model=model,
+        model=settings.model,
         task=task.name,
         split=task.split,
         data_hash=task.data_hash,
         prompt=task.prompt.name,
         prompt_hash=task.prompt.hash,
         verifier=verifier_key,
-        greedy=sampling.temperature == 0,
-        temperature=sampling.temperature,
-        max_tokens=sampling.max_tokens,
-        seed=seed,
+        greedy=settings.sampling.temperature == 0,
+        temperature=settings.sampling.temperature,
+        max_tokens=settings.sampling.max_tokens,
+        seed=settings.seed,
     )

@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from stepmark.errors import ConfigError, EngineError, RunError
+from stepmark.errors import EngineError, RunError
 from stepmark.protocols import Engine, OutcomeVerifier
 from stepmark.store import Key, RunFolder, Sample, build_manifest, publish, text_hash, write_json
-from stepmark.tasks.selection import take
 from stepmark.tasks.task import LoadedTask
 from stepmark.types import Group, Prompt, Sampling, Verdict
 
 from .grade import grade
 from .policy import about, prompts_of
 from .result import About, EvalResult, summarise
+from .settings import Asked, EvalSettings
 from .table import table_text
 
 __all__ = ["Progress", "check_run", "run", "weights_hash"]
@@ -41,15 +41,11 @@ def run(
     *,
     out: Path,
     model: str,
-    n: int = 1,
-    seed: int = 0,
-    limit: int | None = None,
-    first: int | None = None,
-    max_error_share: float = 0.1,
     resume: bool = False,
     weights: str | None = None,
     on_prompt: Callable[[Prompt], None] | None = None,
     on_progress: Progress | None = None,
+    **asked: Unpack[Asked],
 ) -> EvalResult:
     """The result of a model on a task, with everything behind it in the run folder ``out``.
 
@@ -64,34 +60,29 @@ def run(
         sampling: temperature 0 is greedy.
         out: the run folder.
         model: name or path, for the table and the settings.
-        n: completions per problem.
-        seed: of the completions.
-        limit: so many problems, sampled by a hash of their ids.
-        first: the first so many problems instead.
-        max_error_share: largest share of error verdicts, in [0, 1].
         resume: continue what is in ``out``, if anything is.
         weights: digest of the weights, see `weights_hash`.
         on_prompt: called once with the first prompt as rendered.
         on_progress: see `Progress`.
+        **asked: other fields of `EvalSettings`, such as ``n``, ``seed`` and ``limit``.
 
     Raises:
         ConfigError: settings that cannot work.
         RunError: ``out`` holds something else, or was made with other settings, which are named.
         VerifierError: more error verdicts than allowed.
     """
-    _check(n, sampling)
-    problems = take(task.problems, limit, first)
-    prompts = prompts_of(problems, tokenizer, task, sampling, engine)
-    config = _config(task, verifier, sampling, model, n, seed, limit, first, max_error_share)
+    settings = EvalSettings(sampling, model, **asked)
+    settings.check()
+    prompts = prompts_of(settings.problems_of(task), tokenizer, task, sampling, engine)
+    config = _config(task, verifier, settings)
     if on_prompt:
         on_prompt(prompts[0])
-    manifest = _manifest(config, task, seed, weights)
-    words = about(task, verifier.key, sampling, seed, model)
-    asked = _Asked(prompts, sampling, n, seed, model)
+    manifest = _manifest(config, task, settings.seed, weights)
+    words = about(task, verifier.key, settings)
     with RunFolder.create(
         out, config, manifest, resume=resume, may_change=_mended(out, verifier)
     ) as folder:
-        return _evaluate(folder, engine, asked, verifier, words, max_error_share, on_progress)
+        return _evaluate(folder, engine, _Requests(prompts, settings), verifier, words, on_progress)
 
 
 def check_run(
@@ -101,13 +92,9 @@ def check_run(
     *,
     out: Path,
     model: str,
-    n: int = 1,
-    seed: int = 0,
-    limit: int | None = None,
-    first: int | None = None,
-    max_error_share: float = 0.1,
     resume: bool = False,
     weights: str | None = None,
+    **asked: Unpack[Asked],
 ) -> None:
     """Refuse what `run` would refuse, as far as that can be known without a model.
 
@@ -115,10 +102,11 @@ def check_run(
         ConfigError: settings that cannot work.
         RunError: ``out`` holds something else, or was made with other settings.
     """
-    _check(n, sampling)
-    take(task.problems, limit, first)
-    config = _config(task, verifier, sampling, model, n, seed, limit, first, max_error_share)
-    manifest = _manifest(config, task, seed, weights)
+    settings = EvalSettings(sampling, model, **asked)
+    settings.check()
+    settings.problems_of(task)
+    config = _config(task, verifier, settings)
+    manifest = _manifest(config, task, settings.seed, weights)
     RunFolder.check(out, config, manifest, resume=resume, may_change=_mended(out, verifier))
 
 
@@ -137,16 +125,16 @@ def _mended(out: Path, verifier: OutcomeVerifier) -> tuple[str, ...]:
 def _evaluate(
     folder: RunFolder,
     engine: Engine,
-    asked: _Asked,
+    requests: _Requests,
     verifier: OutcomeVerifier,
     words: About,
-    max_error_share: float,
     on_progress: Progress | None,
 ) -> EvalResult:
     started = time.monotonic()
-    fresh = _generate(folder, engine, asked, verifier, max_error_share, on_progress)
-    verdicts = grade(folder.samples, verifier, max_error_share=max_error_share)
-    result = summarise(words, asked.paired(folder, verdicts))
+    fresh = _generate(folder, engine, requests, verifier, on_progress)
+    share = requests.settings.max_error_share
+    verdicts = grade(folder.samples, verifier, max_error_share=share)
+    result = summarise(words, requests.paired(folder, verdicts))
     _publish(folder, result)
     took_s = time.monotonic() - started
     folder.log_timings(0, {"generation_and_marking_s": took_s, "completions": fresh})
@@ -159,22 +147,14 @@ def _publish(folder: RunFolder, result: EvalResult) -> None:
     write_json(folder.path / "summary.json", result.to_row())
 
 
-class _Asked:
+class _Requests:
     """What is to be generated, with the digest of each request."""
 
-    def __init__(
-        self, prompts: Sequence[Prompt], sampling: Sampling, n: int, seed: int, model: str
-    ) -> None:
-        self.prompts, self.sampling, self.n, self.seed, self.model = (
-            prompts,
-            sampling,
-            n,
-            seed,
-            model,
-        )
-        self.requests = {
-            prompt.problem.id: text_hash(f"{prompt.ids!r} {sampling!r} {seed} {model}")
-            for prompt in prompts
+    def __init__(self, prompts: Sequence[Prompt], settings: EvalSettings) -> None:
+        self.prompts, self.settings = prompts, settings
+        said = f"{settings.sampling!r} {settings.seed} {settings.model}"
+        self.digests = {
+            prompt.problem.id: text_hash(f"{prompt.ids!r} {said}") for prompt in prompts
         }
 
     def paired(
@@ -182,7 +162,8 @@ class _Asked:
     ) -> list[tuple[Sample, Verdict]]:
         """Every completion with its verdict, in the order of the problems."""
         samples = {sample.key: sample for sample in folder.samples.rows()}
-        keys = [Key(0, prompt.problem.id, k) for prompt in self.prompts for k in range(self.n)]
+        n = self.settings.n
+        keys = [Key(0, prompt.problem.id, k) for prompt in self.prompts for k in range(n)]
         return [(samples[key], verdicts[key]) for key in keys]
 
     def missing(self, folder: RunFolder) -> dict[str, set[int]]:
@@ -191,9 +172,9 @@ class _Asked:
         Raises:
             RunError: a stored completion answers another prompt than today's.
         """
-        wanted = {prompt.problem.id: set(range(self.n)) for prompt in self.prompts}
+        wanted = {prompt.problem.id: set(range(self.settings.n)) for prompt in self.prompts}
         for sample in folder.samples.rows():
-            if sample.request != self.requests.get(sample.id):
+            if sample.request != self.digests.get(sample.id):
                 raise RunError(
                     f"{str(folder.path)!r}: the completion of {sample.id!r} was asked for with "
                     "another prompt or tokenizer than today's. Choose another folder for --out."
@@ -205,27 +186,26 @@ class _Asked:
 def _generate(
     folder: RunFolder,
     engine: Engine,
-    asked: _Asked,
+    requests: _Requests,
     verifier: OutcomeVerifier,
-    max_error_share: float,
     on_progress: Progress | None,
 ) -> int:
     """Put every missing completion into the store; how many those were."""
-    missing = asked.missing(folder)
-    total = len(asked.prompts) * asked.n
+    missing, settings = requests.missing(folder), requests.settings
+    total = len(requests.prompts) * settings.n
     done = total - sum(map(len, missing.values()))
     already, pending = done, list[Sample]()
     known: Mapping[Key, Verdict] | None = None
     tell = on_progress or (lambda done, total: None)
     tell(done, total)
-    todo = [prompt for prompt in asked.prompts if prompt.problem.id in missing]
+    todo = [prompt for prompt in requests.prompts if prompt.problem.id in missing]
     groups: Iterator[Group] = (
-        engine.generate(todo, asked.n, asked.sampling, asked.seed) if todo else iter(())
+        engine.generate(todo, settings.n, settings.sampling, settings.seed) if todo else iter(())
     )
     for group in groups:
         id = group.prompt.problem.id
         samples = [
-            Sample.from_rollout(rollout, policy=asked.model, request=asked.requests[id])
+            Sample.from_rollout(rollout, policy=settings.model, request=requests.digests[id])
             for rollout in group.rollouts
             if rollout.index in missing[id]
         ]
@@ -238,7 +218,7 @@ def _generate(
             known = grade(
                 folder.samples,
                 verifier,
-                max_error_share=max_error_share,
+                max_error_share=settings.max_error_share,
                 samples=pending,
                 known=known,
             )
@@ -252,42 +232,22 @@ def _generate(
     return done - already
 
 
-def _check(n: int, sampling: Sampling) -> None:
-    if n < 1:
-        raise ConfigError(f"n is {n}; it is the number of completions per problem, at least 1.")
-    if n > 1 and sampling.temperature == 0:
-        raise ConfigError(
-            f"n is {n} at temperature 0: all completions of a problem would be the same. "
-            "Set --temperature (0.7 is usual), or --n 1."
-        )
-
-
-def _config(
-    task: LoadedTask,
-    verifier: OutcomeVerifier,
-    sampling: Sampling,
-    model: str,
-    n: int,
-    seed: int,
-    limit: int | None,
-    first: int | None,
-    max_error_share: float,
-) -> dict[str, Any]:
+def _config(task: LoadedTask, verifier: OutcomeVerifier, settings: EvalSettings) -> dict[str, Any]:
     prompt = asdict(task.prompt)
     return {
         "kind": "eval",
-        "model": model,
-        "n": n,
-        "seed": seed,
+        "model": settings.model,
+        "n": settings.n,
+        "seed": settings.seed,
         "verifier": verifier.key,
-        "max_error_share": max_error_share,
-        "sampling": asdict(sampling),
+        "max_error_share": settings.max_error_share,
+        "sampling": asdict(settings.sampling),
         "data": {
             "task": task.name,
             "version": task.version,
             "split": task.split,
-            "limit": limit,
-            "first": first,
+            "limit": settings.limit,
+            "first": settings.first,
         },
         "prompt": prompt | {"hash": task.prompt.hash},
     }
