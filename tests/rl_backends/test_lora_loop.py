@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from runpy import run_path
 
@@ -124,6 +125,11 @@ def test_a_numbered_checkpoint_loads_as_its_base_with_the_adapters_added(bandit,
     first = load_policy(base)[0].state_dict()
     moved = {key for key in first if not torch.equal(first[key], weights[key])}
     assert moved == {f"{name}.weight" for name in layers_of(run.policy.model)}
+    alone = tmp_path / "alone"
+    shutil.copytree(step / "adapter", alone)
+    run.policy.tokenizer.save_pretrained(alone)
+    again = load_policy(alone)[0].state_dict()
+    assert all(torch.equal(again[key], weight) for key, weight in weights.items())
 
 
 def test_frozen_models_hold_no_second_copy_of_the_base(bandit, tmp_path) -> None:
