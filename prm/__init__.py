@@ -8,6 +8,7 @@ if __name__ == "prm":
         "For another project's package named 'prm', run outside this checkout."
     )
 
+from .aggregation import AGGREGATIONS, aggregate
 from .encoding import Encoded, EncodingSettings, StepEncoder
 from .formats import (
     convert_file,
@@ -24,18 +25,22 @@ if TYPE_CHECKING:
     from .checkpoint import PrmCard, load_step_model, save_step_model
     from .loading import Base, base_model
     from .model import StepModel
+    from .scorer import PrmScorer
 
 __all__ = [
+    "AGGREGATIONS",
     "SPLITTERS",
     "Base",
     "Encoded",
     "EncodingSettings",
     "FunctionScorer",
     "PrmCard",
+    "PrmScorer",
     "Span",
     "Splitter",
     "StepEncoder",
     "StepModel",
+    "aggregate",
     "base_model",
     "check_scorer_columns",
     "convert_file",
@@ -56,6 +61,7 @@ __all__ = [
 _HOMES = {
     "Base": "loading",
     "PrmCard": "checkpoint",
+    "PrmScorer": "scorer",
     "StepModel": "model",
     "base_model": "loading",
     "load_step_model": "checkpoint",

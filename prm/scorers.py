@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from stepmark.errors import ConfigError, did_you_mean
@@ -70,12 +72,14 @@ def load_scorer(reference: str | Mapping[str, Any] | Reference | StepScorer) -> 
     """The step scorer that a reference stands for.
 
     Args:
-        reference: ``arith-steps``, ``name?key=value``, a table with ``name``,
-            ``package.module:attr``, ``file.py:attr``, or a scorer. The attribute may be a scorer, a
-            class or factory that makes one, or a function such as ``f(problem, steps)``.
+        reference: ``arith-steps``, ``name?key=value``, a table with ``name``, the folder or hub id
+            of a trained reward model, ``package.module:attr``, ``file.py:attr``, or a scorer. The
+            attribute may be a scorer, a class or factory that makes one, or a function such as
+            ``f(problem, steps)``.
 
     Raises:
         UnknownNameError: nothing is known under that name.
+        SetupError: a folder holds no reward model of ours, or the hub has none of that name.
         ConfigError: a file or module fails to load, a setting is not known, or what was found is
             no step scorer.
 
@@ -91,7 +95,7 @@ def load_scorer(reference: str | Mapping[str, Any] | Reference | StepScorer) -> 
             f"Write {wanted.name}:NAME, such as {wanted.name}:my_scorer."
         )
     short = wanted.name.rpartition(":")[2]
-    target: Any = scorers.load(wanted.name)
+    target: Any = _checkpoint(wanted.name) or scorers.load(wanted.name)
     if isinstance(target, StepScorer) and not isinstance(target, type):
         if wanted.settings:
             raise ConfigError(
@@ -114,6 +118,17 @@ def load_scorer(reference: str | Mapping[str, Any] | Reference | StepScorer) -> 
         return made
     _check_settings(target, short, wanted.settings)
     return _checked(target(**wanted.settings), short)
+
+
+def _checkpoint(name: str) -> Callable[..., StepScorer] | None:
+    """What makes the scorer of a checkpoint, where a name is a folder or looks like a hub id."""
+    if ":" in name or name in scorers.names():
+        return None
+    if "/" not in name and not Path(name).expanduser().is_dir():
+        return None
+    from .scorer import PrmScorer
+
+    return partial(PrmScorer, name)
 
 
 def _function_settings(splitter: str = "newline") -> None:
