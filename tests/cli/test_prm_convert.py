@@ -182,3 +182,48 @@ def test_later_positions_share_a_row() -> None:
     found = position_rows(label_balance([LabelledSteps(problem, ("a",) * 13, labels)]))
     assert len(found) == 11
     assert found[-1] == ["11 on", "2", "1", "0", "0", "33.3%", "1"]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> str:
+    from stepmark.tasks import arith_tokenizer
+
+    arith_tokenizer().save_pretrained(tmp_path / "base")
+    return str(tmp_path / "base")
+
+
+def test_inspect_shows_tokens_and_what_a_limit_costs(
+    base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"problem": "1 + 1?", "steps": ["1 + 1 = 3", "answer: 3"], "labels": [0, 0]}
+    Path("one.jsonl").write_text(json.dumps(row) + "\n")
+    command = ["prm", "inspect", "one.jsonl", "--base", base, "--max-tokens", "14"]
+    assert run(command) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "14 1 0 1 (50.0%) 1" in lines
+    assert "256 0 0 0 (0.0%) 0" in lines
+    assert "- 1| + |1| = |3|\\n" in lines
+    assert run([*command, "--set", "separator= = ", "--json"]) == 0
+    tokens = json.loads(capsys.readouterr().out)["tokens"]
+    assert tokens["labels"] == 2
+    assert [one["max_tokens"] for one in tokens["truncation"]] == [14, 256]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--max-tokens", "64"], "Add --base FOLDER"),
+        (["--set", "separator=x"], "Add --base FOLDER"),
+        (["--base", "BASE", "--set", "seperator=x"], "Did you mean 'separator'?"),
+        (["--base", "BASE", "--set", "separator"], "has no value"),
+        (["--base", "BASE", "--set", "mark=tag"], "a tag is needed"),
+        (["--base", "./none"], "tokenizer"),
+    ],
+)
+def test_flags_about_tokens_that_cannot_work_are_refused(
+    base: str, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("one.jsonl").write_text('{"problem": "1+1?", "steps": ["2"], "labels": [1]}\n')
+    given = [base if flag == "BASE" else flag for flag in flags]
+    assert run(["prm", "inspect", "one.jsonl", *given]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepmark.errors import ConfigError, Stopped
+from stepmark.errors import Stopped
 
 from .console import Debug, Json, emit, grid, plain, progress, say, show, warn
 from .interrupt import same_command, stoppable
+from .prm_settings import settings_from
 
 if TYPE_CHECKING:
     from stepmark.prm.formats import Conversion, StepFormat
@@ -67,7 +68,7 @@ def convert(
         "phase": phase,
         "after_error": after_error,
     }
-    given = _settings(settings or []) | {key: flag for key, flag in flags.items() if flag}
+    given = settings_from(settings or []) | {key: flag for key, flag in flags.items() if flag}
     repairs = {key: given.pop(key) for key in Repairs.__slots__ if key in given}
 
     def announce(reader: StepFormat) -> None:
@@ -87,15 +88,6 @@ def convert(
         )
     emit(found.manifest() | _files(found), as_json, lambda: _tell(found))
     return _tell_rejects(found)
-
-
-def _settings(words: list[str]) -> dict[str, Any]:
-    from stepmark.registry import toml_value
-
-    pairs = [word.partition("=") for word in words]
-    if bad := next((key for key, equals, _ in pairs if not equals or not key), None):
-        raise ConfigError(f"--set {bad!r} has no value. Write --set key=value, once per setting.")
-    return {key: toml_value(value) for key, _, value in pairs}
 
 
 @contextmanager

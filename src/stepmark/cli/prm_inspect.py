@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import Debug, Json, emit, grid, out, plain, show
+from .console import Debug, Json, emit, grid, out, plain, progress, show
 
 if TYPE_CHECKING:
     from stepmark.prm.formats import LabelBalance
-    from stepmark.prm.formats.balance import Spread
     from stepmark.types import LabelledSteps
 
 __all__ = ["inspect"]
@@ -25,22 +24,50 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="Rows that stepmark p
 Sample = Annotated[
     int, typer.Option(min=0, help="Solutions to show with their marks, from the top.")
 ]
+Base = Annotated[
+    str | None,
+    typer.Option(help="Tokenizer or reward model, to show tokens and what a limit on them costs."),
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=8, help="A further limit, in tokens, to show the cost of.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="How rows are encoded, with --base."),
+]
 
 
-def inspect(file: File, sample: Sample = 1, as_json: Json = False, debug: Debug = False) -> None:
+def inspect(
+    file: File,
+    base: Base = None,
+    max_tokens: MaxTokens = None,
+    settings: Settings = None,
+    sample: Sample = 1,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
     """Show the balance of labels, where errors stand, what repeats, and a marked sample."""
     from stepmark.prm import label_balance, labelled_steps
 
+    from .prm_tokens import encoder_for, forecast_for, tell_tokens, token_cells
+
+    encoder = encoder_for(base, max_tokens, settings or [])
+    tokens = forecast_for(encoder, max_tokens) if encoder else None
     shown: list[LabelledSteps] = []
-    found = label_balance(_kept(labelled_steps(file), shown, sample))
+    with progress(is_quiet=as_json) as bar:
+        rows = _kept(bar.track(labelled_steps(file), description="reading"), shown, sample)
+        found = label_balance(tokens.counted(rows) if tokens else rows)
 
     def render() -> None:
         _tell_counts(found)
         _tell_positions(found)
+        if tokens:
+            tell_tokens(tokens)
         for row in shown:
-            _tell_row(row)
+            _tell_row(row, token_cells(encoder, row) if encoder else None)
 
-    emit({"file": str(file)} | found.to_json(), as_json, render)
+    more = {"tokens": tokens.to_json()} if tokens else {}
+    emit({"file": str(file)} | found.to_json() | more, as_json, render)
 
 
 def _kept(
@@ -55,6 +82,8 @@ def _kept(
 def _tell_counts(found: LabelBalance) -> None:
     from stepmark.prm.formats.balance import Spread
 
+    from .prm_tokens import spread_text
+
     table = grid()
     per_problem = Spread.of(list(found.rows_per_problem.values()))
     for name, value in (
@@ -66,9 +95,9 @@ def _tell_counts(found: LabelBalance) -> None:
         ("last step", _shares(found.last_labels)),
         ("first error", _first_errors(found)),
         ("final answer", _shares(found.final_correct) + _process_errors(found)),
-        ("rows a problem", _spread(per_problem)),
-        ("steps a row", _spread(Spread.of(found.steps_per_row))),
-        ("characters a step", _spread(Spread.of(found.chars_per_step))),
+        ("rows a problem", spread_text(per_problem)),
+        ("steps a row", spread_text(Spread.of(found.steps_per_row))),
+        ("characters a step", spread_text(Spread.of(found.chars_per_step))),
     ):
         if found.conflicting or name != "conflicting":
             table.add_row(f"[bold]{name}[/]", plain(value))
@@ -105,7 +134,7 @@ def position_rows(found: LabelBalance) -> list[list[str]]:
     return rows
 
 
-def _tell_row(row: LabelledSteps) -> None:
+def _tell_row(row: LabelledSteps, tokens: list[str] | None) -> None:
     from stepmark.report.text import shorten, visible
 
     out.print()
@@ -113,8 +142,9 @@ def _tell_row(row: LabelledSteps) -> None:
     table = grid()
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for step, label in zip(row.steps, row.labels, strict=True):
-        table.add_row(_mark(label), plain(visible(shorten(step, 300))))
+    for place, (step, label) in enumerate(zip(row.steps, row.labels, strict=True)):
+        cell = tokens[place] if tokens else plain(visible(shorten(step, 300)))
+        table.add_row(_mark(label), cell)
     show(table)
 
 
@@ -149,8 +179,3 @@ def _process_errors(found: LabelBalance) -> str:
         return ""
     number = found.right_answer_with_error
     return f"; {number:,} of {right:,} right ones hold a wrong step ({number / right:.1%})"
-
-
-def _spread(spread: Spread) -> str:
-    smallest, median, p95, largest, mean = spread
-    return f"{smallest:,} to {largest:,}, median {median:,}, 95 % up to {p95:,}, mean {mean:.1f}"
