@@ -2,9 +2,10 @@
 #   make quickstart   install and run the main job on the embedded task
 #   make test         install, lint, type-check, run the everyday tests
 #   make test-slow    real models, built wheels, whole runs
+#   make campaign     hours: learning and kills on several seeds; stop it at will, run it again to go on
 #   make bench        the verifier beside Math-Verify, training beside TRL, in venvs of their own (set STEPMARK_DATA)
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow bench check format install clean
+.PHONY: help quickstart test test-slow campaign bench check format install clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -70,6 +71,12 @@ $(SMOLLM2)/model.safetensors: | $(VENV)/.test
 # The slow groups, one process: they measure time and memory, and hold real models.
 test-slow: $(VENV)/.test $(SMOLLM2)/model.safetensors .venv-trl/.ready .venv-verl/.ready
 	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/pytest -q -m slow --durations=15 -rs
+
+# Not in CI; rows go to runs/campaign, the summary of them to tests/campaign/summary.md, which is committed.
+SEEDS ?= 0,1,2
+campaign: $(VENV)/.test
+	$(BIN)/python tests/campaign/run.py learning --seeds $(SEEDS)
+	$(BIN)/python tests/campaign/run.py kills --seeds $(SEEDS)
 
 # Measures the verifier and training; BENCH_FLAGS=--quick takes a sample. The venv holds the base install and the peer.
 BENCH := .venv-bench

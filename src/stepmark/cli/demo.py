@@ -67,7 +67,7 @@ def show(result: DemoResult, page: Path | None = None) -> None:
     out.print(
         f"{len(result.marked)} responses to {result.problems} problems, marked by "
         f"{' and '.join(result.keys)}.",
-        "They are Stepmark's own, chosen to be hard for verifiers: a tour, not a benchmark.",
+        "They are Stepmark's own, chosen to be hard: a tour, not a benchmark.",
         sep="\n",
     )
     _headline("The two against each other")

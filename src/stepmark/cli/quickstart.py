@@ -1,16 +1,23 @@
-"""``stepmark quickstart``: the main job on the embedded task, from nothing to a page."""
+"""``stepmark quickstart``: the main job on the embedded task, from nothing to a page.
+
+Every part is a run of its own in the job's folder: what is finished is never made twice, and what
+was stopped goes on.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .console import Debug, Json, emit, out, say
+from .quickstart_backends import PROBLEMS_PER_STEP, Run, chosen, write_pairs
 
 if TYPE_CHECKING:
+    from stepmark.engines import TransformersEngine
     from stepmark.tasks import LoadedTask
 
     from .quickstart_page import Outcome
@@ -18,60 +25,71 @@ if TYPE_CHECKING:
 __all__ = ["quickstart"]
 
 FULL_MINUTES = 10
-"""Time that the default number of steps stays below, on two cores."""
+"""Time that SFT and GRPO with the default number of steps stay below, on two cores."""
+
+FEWEST_STEPS = 4
+"""Of a run, however few the minutes: iterative GRPO has three parts."""
 
 SAMPLES = 8
 """Completions per problem for mean@k."""
 
 
 def quickstart(
+    backends: Annotated[
+        str, typer.Option(help="What to compare after SFT: grpo,ppo,dpo ..., or all.")
+    ] = "grpo",
     out_: Annotated[
         Path, typer.Option("--out", help="Folder of the job; run again to continue in it.")
     ] = Path("runs/quickstart"),
     minutes: Annotated[
         float,
         typer.Option(
-            min=0.5, max=FULL_MINUTES, help="Shorter: fewer training steps in proportion."
+            min=0.5,
+            max=FULL_MINUTES,
+            help="Of SFT and one backend; less: fewer training steps in proportion.",
         ),
     ] = FULL_MINUTES,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Verify, train and evaluate: SFT, then GRPO, on word problems made here, with a tiny Llama.
+    """Verify, train and evaluate on word problems made here, with a tiny Llama: SFT, then GRPO.
 
-    Ends in a table with a paired test, a reward curve and twenty marked samples on one page.
+    Ends in a table with paired tests, a reward curve and twenty marked samples on one page. With
+    --backends several are trained from the same SFT checkpoint and compared in that table.
     """
     from stepmark.errors import require
 
     from .demo import run_demo, show
     from .interrupt import same_command, stoppable
 
+    runs = chosen(backends)
     require("torch", extra="train", purpose="The quickstart")
     require("matplotlib", extra="train", purpose="The quickstart")
     started = time.monotonic()
     with stoppable(same_command(out_)):
         if not as_json:
-            say("1/5  two verifiers on 200 embedded responses")
+            say("Two verifiers on 200 embedded responses")
             show(run_demo(), None)
-        outcome = _main_job(out_, minutes / FULL_MINUTES)
+        outcome = _main_job(out_, runs, minutes / FULL_MINUTES)
     emit(outcome.to_row(), as_json, lambda: _tell(outcome, out_, time.monotonic() - started))
 
 
-def _main_job(folder: Path, scale: float) -> Outcome:
-    """SFT, evaluation, GRPO, evaluation; each part is a run of its own and is not made twice."""
-    from stepmark.evals import compare
-
+def _main_job(folder: Path, runs: Sequence[Run], scale: float) -> Outcome:
+    """SFT and its evaluation, then each backend from there with its own."""
     from .quickstart_page import Outcome, write_page
 
-    say("2/5  SFT: a Llama with 0.65 million parameters learns from demonstrations in two styles")
+    parts = 2 + 2 * len(runs)
+    say(f"1/{parts}  SFT: a Llama of 0.65 million parameters learns from demonstrations")
     sft = _train("quickstart-sft", folder / "sft", _base_model(folder / "base"), scale)
-    say("3/5  what SFT reached on 500 held-out problems")
+    say(f"2/{parts}  what SFT reached on 500 held-out problems")
     _evaluate("sft", sft, folder)
-    say("4/5  GRPO: 32 problems x 8 completions a step; the reward is the verifier's score")
-    grpo = _train("quickstart-grpo", folder / "grpo", sft, scale)
-    say("5/5  what GRPO reached on the same problems")
-    _evaluate("grpo", grpo, folder)
-    outcome = Outcome.read(folder, compare(folder / "eval-grpo", folder / "eval-sft"))
+    for place, run in enumerate(runs):
+        say(f"{2 * place + 3}/{parts}  {run.name}: {run.what}")
+        pairs = _pairs(sft, folder, run, scale) if run.from_pairs else None
+        model = _train(run.preset, folder / run.name, sft, scale, pairs)
+        say(f"{2 * place + 4}/{parts}  what {run.name} reached on the same problems")
+        _evaluate(run.name, model, folder)
+    outcome = Outcome.read(folder, [run.name for run in runs])
     write_page(outcome, folder)
     return outcome
 
@@ -91,7 +109,9 @@ def _base_model(folder: Path) -> Path:
     return folder
 
 
-def _train(preset: str, folder: Path, model: Path, scale: float) -> Path:
+def _train(
+    preset: str, folder: Path, model: Path, scale: float, dataset: Path | None = None
+) -> Path:
     """The checkpoint with the best held-out accuracy."""
     from stepmark.config import Flag, compose
     from stepmark.config.compose import read_preset
@@ -103,11 +123,15 @@ def _train(preset: str, folder: Path, model: Path, scale: float) -> Path:
 
     settings = read_preset(preset)["algorithm"]
     flags = {"model.policy": Flag("quickstart", str(model))}
+    if dataset is not None:
+        flags["data.dataset"] = Flag("quickstart", str(dataset))
     if scale < 1:
-        steps = max(2, round(settings["steps"] * scale))
+        steps = _fewer(settings["steps"], scale)
         flags["algorithm.steps"] = Flag("--minutes", steps)
-        warmup = min(settings.get("warmup_steps", 0), steps // 4)
-        flags["algorithm.warmup_steps"] = Flag("--minutes", warmup)
+        for key in ("warmup_steps", "critic_warmup_steps"):
+            if key in settings:
+                warmup = min(settings[key], steps // 4)
+                flags[f"algorithm.{key}"] = Flag("--minutes", warmup)
     plan = make_plan(compose([], [], flags, preset=preset))
     with Watch(preset.removeprefix("quickstart-")) as watch:
         result = start(plan, folder, resume=folder.exists(), on_event=watch)
@@ -115,16 +139,39 @@ def _train(preset: str, folder: Path, model: Path, scale: float) -> Path:
     return result.best or result.final
 
 
+def _fewer(steps: int, scale: float) -> int:
+    return max(FEWEST_STEPS, round(steps * scale))
+
+
+def _pairs(sft: Path, folder: Path, run: Run, scale: float) -> Path:
+    """Preferences between the SFT model's own completions, on as many problems as others see."""
+    from stepmark.config.compose import read_preset
+    from stepmark.evals import weights_hash
+
+    settings = read_preset(run.preset)
+    problems = _fewer(settings["algorithm"]["steps"], scale) * PROBLEMS_PER_STEP
+    engine = _engine(sft)
+    try:
+        return write_pairs(engine, weights_hash(sft), problems, folder)
+    finally:
+        engine.close()
+
+
+def _engine(model: Path) -> TransformersEngine:
+    from stepmark.engines import TransformersEngine
+
+    return TransformersEngine.load(model)
+
+
 def _evaluate(name: str, model: Path, folder: Path) -> None:
     """Greedy, and ``SAMPLES`` completions per problem, on the problems of the table."""
-    from stepmark.engines import TransformersEngine
     from stepmark.evals import run, weights_hash
     from stepmark.tasks import load_task
     from stepmark.types import Sampling
     from stepmark.verifiers import load_verifier
 
     task: LoadedTask = load_task("arith", "test")
-    engine = TransformersEngine.load(model)
+    engine = _engine(model)
     for place, temperature, n in (("eval", 0.0, 1), ("sampled", 1.0, SAMPLES)):
         out_folder = folder / f"{place}-{name}"
         result = run(
@@ -146,24 +193,20 @@ def _evaluate(name: str, model: Path, folder: Path) -> None:
 
 def _tell(outcome: Outcome, folder: Path, seconds: float) -> None:
     out.print()
-    out.print(outcome.table(), markup=False)
-    out.print(str(outcome.paired), markup=False)
-    out.print(outcome.caveat, markup=False)
+    out.print(outcome.text(), markup=False)
     out.print(f"\nDone in {seconds / 60:.1f} minutes. Where things are:", markup=False)
-    for what, place in (
-        ("page", "report.html"),
-        ("table", "table.md"),
-        ("model after SFT", "sft/checkpoints/best"),
-        ("model after GRPO", "grpo/checkpoints/best"),
-        ("completions and verdicts", "eval-grpo/samples"),
-    ):
-        out.print(f"  {what:<26}{folder / place}", markup=False)
+    names = [row.name for row in outcome.rows[1:]]
+    places = [("page", "report.html"), ("table", "table.md")]
+    places += [(f"model: {name}", f"{name}/checkpoints/best") for name in ("sft", *names)]
+    places += [("completions, verdicts", f"eval-{outcome.best}/samples")]
+    for what, place in places:
+        out.print(f"  {what:<23}{folder / place}", markup=False)
     out.print("Next:", markup=False)
     for command in (
-        f"stepmark eval compare {folder}/eval-grpo {folder}/eval-sft",
-        f"stepmark eval show {folder}/eval-grpo --wrong",
-        f"stepmark train --preset quickstart-grpo --model {folder}/sft/checkpoints/best "
-        "--set algorithm.steps=60",
+        f"stepmark eval compare {folder}/eval-{outcome.best} {folder}/eval-sft",
+        f"stepmark eval show {folder}/eval-{outcome.best} --wrong",
+        f"stepmark train --preset quickstart-grpo --set algorithm.steps=60 \\\n"
+        f"    --model {folder}/sft/checkpoints/best",
         "stepmark train --preset deepseekmath --task gsm8k --model YOUR_MODEL --dry-run",
     ):
         out.print(f"  {command}", markup=False)
