@@ -27,6 +27,7 @@ from stepmark.errors import Error, Stopped
 from stepmark.protocols import Engine
 from stepmark.store.run import RunFolder
 from stepmark.training.checkpoint import Policy
+from stepmark.training.lora import check_policy
 from stepmark.training.precision import Precision
 from stepmark.types import Marked, Prompt
 
@@ -90,6 +91,7 @@ def train(
             other models.
         Stopped: by SIGINT or SIGTERM; a checkpoint to resume from is on the disk.
     """
+    check_policy(policy.model)
     check_rollout(backend.config, rollout, backend)
     drawing = drawing_of(backend, policy, rollout, stop_strings, engine, reward)
     tell = on_event or (lambda _: None)

@@ -12,8 +12,8 @@ import torch
 
 from stepmark.config.peft_table import PeftTable
 from stepmark.engines import TransformersEngine, load_policy
-from stepmark.errors import RunError
-from stepmark.rl_backends import Grpo, GrpoConfig, Ppo, PpoConfig
+from stepmark.errors import ConfigError, RunError
+from stepmark.rl_backends import Grpo, GrpoConfig, Policy, Ppo, PpoConfig
 from stepmark.rl_backends.events import Saved
 from stepmark.rl_backends.frozen import FrozenModels
 from stepmark.rl_backends.replay import load_replay, replay, updater_of
@@ -223,6 +223,31 @@ def test_a_replay_with_adapters_gives_the_numbers_of_the_run_bit_for_bit(
     for name in ("loss", "grad_norm", "critic/grad_norm"):
         if name in wanted:
             assert found.numbers[name] == wanted[name], name
+
+
+def test_adapters_that_peft_made_are_trained_and_its_wrapper_is_refused(bandit, tmp_path) -> None:
+    from peft import LoraConfig, inject_adapter_in_model
+
+    backend = Grpo(GrpoConfig(steps=1, learning_rate=1e-2))
+    run = bandit(tmp_path / "run")
+    config = LoraConfig(r=2, lora_dropout=0.1, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    inject_adapter_in_model(config, run.policy.model)
+    final = run.train(backend).final
+    assert (final / "adapter/adapter_config.json").is_file()
+    assert len(layers_of(run.policy.model)) == 1
+    odd = bandit(tmp_path / "odd")
+    config = LoraConfig(r=2, target_modules=["q_proj"], use_dora=True)
+    inject_adapter_in_model(config, odd.policy.model)
+    with pytest.raises(ConfigError, match="of LORA with use_dora"):
+        odd.train(backend)
+
+    class Wrapper(torch.nn.Module):
+        def get_base_model(self):
+            return odd.policy.model
+
+    odd.policy = Policy(Wrapper(), odd.policy.tokenizer)
+    with pytest.raises(ConfigError, match=r"Give policy\.get_base_model\(\)"):
+        odd.train(backend, prompts=lambda step: [])
 
 
 def test_an_engine_with_a_model_of_its_own_takes_over_the_merged_weights(bandit, tmp_path) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "Base",
     "adapt",
     "base_of",
+    "check_policy",
     "copy_of",
     "frozen_copy",
     "is_adapted",
@@ -44,6 +45,10 @@ __all__ = [
 
 ADAPTER = "default"
 """Name of the adapter inside of peft."""
+
+
+ODD = ("use_dora", "lora_bias", "bias", "modules_to_save", "target_parameters")
+"""Options of peft that make more of a model learn than matrices beside linear layers."""
 
 
 class Base(NamedTuple):
@@ -106,6 +111,28 @@ def put_adapters(model: Any, config: Any) -> Any:
         weight.data = weight.data.float()
     _bases[model] = base
     return model.train(training)
+
+
+def check_policy(model: Any) -> None:
+    """Refuse a wrapper of peft, and adapters that checkpoints could not hold.
+
+    Raises:
+        ConfigError: the message says what to give in its place.
+    """
+    if hasattr(model, "get_base_model"):
+        raise ConfigError(
+            f"The policy is a {type(model).__name__}, peft's wrapper; the loop takes the model in "
+            "which the adapters lie. Give policy.get_base_model()."
+        )
+    for name, config in getattr(model, "peft_config", {}).items():
+        odd = [key for key in ODD if getattr(config, key, None) not in (None, False, [], "none")]
+        kind: Any = config.peft_type
+        if name != ADAPTER or kind != "LORA" or odd:
+            raise ConfigError(
+                f"The policy's adapters are {name!r}, of {kind.value} with "
+                f"{', '.join(odd) or 'no options'}. The loop takes LoRA named {ADAPTER!r} without "
+                f"{', '.join(ODD)}; model.peft makes it."
+            )
 
 
 def targets_of(model: Any, table: PeftTable) -> dict[str, nn.Module]:
@@ -234,7 +261,8 @@ def _parents(key: str, layers: Mapping[str, Any]) -> list[str]:
 @torch.no_grad()
 def _with_update(layer: Any) -> Tensor:
     weight: Tensor = layer.get_base_layer().weight
-    return (weight.float() + layer.get_delta_weight(ADAPTER).float()).to(weight.dtype)
+    whole = weight.float() + layer.get_delta_weight(ADAPTER).float()
+    return whole.to(weight.dtype).cpu()  # one layer at a time on the device
 
 
 def _adapter_weights(module: nn.Module) -> dict[str, nn.Parameter]:
