@@ -94,7 +94,7 @@ class Conversion:
 
 
 def convert_file(
-    place: str,
+    place: str | Path,
     out: str | Path,
     format: str | StepFormat | None = None,
     *,
@@ -126,7 +126,7 @@ def convert_file(
         ConfigError: a setting is not known, or ``out`` cannot be written to.
         DataError: the file cannot be read, or its format cannot be guessed.
     """
-    target, repairs = Path(out), repairs or Repairs()
+    target, place, repairs = Path(out), str(place), repairs or Repairs()
     _check_out(target, place)
     writer = _writer(written_as)
     source = Source(place)
@@ -284,11 +284,11 @@ def _reject(file: IO[bytes], found: Conversion, line: int, row: Any, why: Reject
 
 
 def _any_line(row: dict[str, Any]) -> bytes:
-    """A line of JSON that also holds what our own rows never do, such as NaN."""
+    """A line of JSON that also holds what our own rows never do: NaN as it is, dates as text."""
     try:
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
     except UnicodeEncodeError:
-        return json.dumps(row).encode() + b"\n"
+        return json.dumps(row, default=str).encode() + b"\n"
 
 
 def _count(found: Conversion, labelled: LabelledSteps) -> None:
