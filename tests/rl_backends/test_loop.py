@@ -4,6 +4,7 @@ import dataclasses
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -56,14 +57,22 @@ def test_sft_lowers_the_loss_of_solutions_and_their_end_tokens(bandit, tmp_path)
     assert run.folder.metrics()[0]["completions/mean_length"] == 3
 
 
+@pytest.fixture(scope="module")
+def straight_runs() -> dict[str, Any]:
+    """Runs that were not stopped, by backend, with their results: made once, only looked at."""
+    return {}
+
+
 @pytest.mark.parametrize("kind", ["sft", "grpo"])
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
 def test_a_resumed_run_equals_a_straight_one_bit_for_bit(
-    bandit, tmp_path, kind, stop_after
+    bandit, tmp_path, straight_runs, kind, stop_after
 ) -> None:
     evaluate = lambda policy, step: {"accuracy": -float(step)}  # noqa: E731
-    straight = bandit(tmp_path / "straight")
-    one = straight.train(backend_of(kind, eval_every=2), evaluate=evaluate)
+    if kind not in straight_runs:
+        run = bandit(tmp_path / "straight")
+        straight_runs[kind] = run, run.train(backend_of(kind, eval_every=2), evaluate=evaluate)
+    straight, one = straight_runs[kind]
 
     class Killed(Exception):
         pass

@@ -55,13 +55,21 @@ MODES = {
 }
 
 
+@pytest.fixture(scope="module")
+def straight_runs() -> dict[str, Any]:
+    """Runs that were not stopped, by mode: each is made once and only looked at."""
+    return {}
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
 def test_a_resumed_run_equals_a_straight_one_bit_for_bit(
-    bandit, tmp_path, mode, stop_after
+    bandit, tmp_path, straight_runs, mode, stop_after
 ) -> None:
-    straight = bandit(tmp_path / "straight")
-    straight.train(backend(**MODES[mode]))
+    if mode not in straight_runs:
+        straight_runs[mode] = bandit(tmp_path / "straight")
+        straight_runs[mode].train(backend(**MODES[mode]))
+    straight = straight_runs[mode]
 
     class Killed(Exception):
         pass

@@ -262,11 +262,20 @@ def test_one_outer_iteration_is_plain_and_none_keeps_the_models_as_they_are(
     assert not model.seen
 
 
+@pytest.fixture(scope="module")
+def straight_run() -> list[Any]:
+    """The run that was not stopped and its reward model: made once, only looked at."""
+    return []
+
+
 @pytest.mark.parametrize("at", ["saved 1", "saved 2", "learnt 2", "done 3", "saved 3", "learnt 4"])
-def test_a_run_with_reward_models_resumes_bit_for_bit(bandit, tmp_path, at) -> None:
-    model = HashedSteps("word")
-    straight, reward = started(bandit, tmp_path / "straight", model)
-    straight.train(iterative(), reward=reward)
+def test_a_run_with_reward_models_resumes_bit_for_bit(bandit, tmp_path, straight_run, at) -> None:
+    if not straight_run:
+        model = HashedSteps("word")
+        run, reward = started(bandit, tmp_path / "straight", model)
+        run.train(iterative(), reward=reward)
+        straight_run += [run, model]
+    straight, model = straight_run
 
     names = {Saved: "saved", Refreshed: "learnt", StepDone: "done"}
 
