@@ -126,10 +126,10 @@ def check_policy(model: Any) -> None:
         )
     for name, config in getattr(model, "peft_config", {}).items():
         odd = [key for key in ODD if getattr(config, key, None) not in (None, False, [], "none")]
-        kind: Any = config.peft_type
+        kind: str = config.peft_type.value
         if name != ADAPTER or kind != "LORA" or odd:
             raise ConfigError(
-                f"The policy's adapters are {name!r}, of {kind.value} with "
+                f"The policy's adapters are {name!r}, of {kind} with "
                 f"{', '.join(odd) or 'no options'}. The loop takes LoRA named {ADAPTER!r} without "
                 f"{', '.join(ODD)}; model.peft makes it."
             )
