@@ -158,6 +158,23 @@ def test_a_second_run_into_the_same_folder_is_refused_and_resume_is_by_the_same_
     assert weights("r/checkpoints/final") == before
 
 
+def test_a_reference_that_was_altered_is_refused_by_name(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(tiny, "ref")
+    sets = ("model.reference=ref", "algorithm.beta=0.1", "algorithm.learning_rate=1e-3")
+    assert train("--task", "arith", "--out", "r", sets=sets) == 0
+    hashes = json.loads(Path("r/manifest.json").read_text())["hashes"]["weights"]
+    assert set(hashes) == {"policy", "reference ref"}
+    from stepmark.tasks import arith_tokenizer, tiny_llama
+
+    tiny_llama(arith_tokenizer(), seed=1, layers=1, width=32).save_pretrained("ref")
+    capsys.readouterr()
+    assert train("--task", "arith", "--out", "r", "--resume", sets=sets) == 2
+    said = capsys.readouterr().err
+    assert f"hashes.weights.reference ref was '{hashes['reference ref']}' and is now" in said
+
+
 def test_own_data_with_its_columns_reaches_a_custom_verifier_with_a_weight(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

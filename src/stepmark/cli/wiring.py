@@ -68,7 +68,7 @@ def start(
     engine = _engine(config, policy)
     reference = _reference(plan)
     _try_prompts(plan, policy)
-    manifest = _manifest(plan, weights)
+    manifest = _manifest(plan, _hashes(config, weights, reference))
     trackers = Trackers(plan.backend.config.trackers, out, flatten(tree))
     with (
         RunFolder.create(out, tree, manifest, resume=resume, may_change=MAY_CHANGE) as run,
@@ -105,21 +105,30 @@ def _both(on_event: Callable[[Event], None] | None, trackers: Trackers) -> Calla
     return tell
 
 
-def _manifest(plan: Plan, weights: str | None) -> dict[str, Any]:
+def _manifest(plan: Plan, weights: str | dict[str, str] | None) -> dict[str, Any]:
     from stepmark.store import build_manifest
     from stepmark.tasks.prompts import hashes_by_name
 
     prompts = [task.prompt for task in (*plan.tasks, *plan.eval_tasks)]
-    model = plan.config.model
-    is_base = weights is not None and model.peft is not None
     held_out = {f"{task.name} (held out)": task.data_hash for task in plan.eval_tasks}
     return build_manifest(
         config=plan.config.model_dump(mode="json"),
         seeds={"run": plan.config.rollout.seed},
         data_hashes={task.name: task.data_hash for task in plan.tasks} | held_out,
         prompt_hash=hashes_by_name(prompts),
-        weights_hash={f"base {model.policy}": str(weights)} if is_base else weights,
+        weights_hash=weights,
     )
+
+
+def _hashes(config: RunConfig, weights: str, reference: Any) -> str | dict[str, str]:
+    """The fingerprint of the policy's weights; by name where there are others beside them."""
+    from stepmark.training.fingerprint import fingerprint
+
+    is_base = config.model.peft is not None
+    found = {f"base {config.model.policy}" if is_base else "policy": weights}
+    if reference is not None:
+        found[f"reference {config.model.reference}"] = fingerprint(reference)
+    return found if is_base or reference is not None else weights
 
 
 def _engine(config: RunConfig, policy: Policy) -> Any:
