@@ -18,6 +18,7 @@ __all__ = [
     "label_of",
     "need_text",
     "optional_text",
+    "other_columns",
     "text_list",
 ]
 
@@ -49,6 +50,15 @@ def optional_text(row: Row, name: str) -> str | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else None
+
+
+def other_columns(row: Row, *read: str) -> dict[str, Any]:
+    """The columns that were not read as something else, for ``meta``.
+
+    >>> other_columns({"input": "...", "label": "...", "task": "GSM8K"}, "input", "label")
+    {'task': 'GSM8K'}
+    """
+    return {key: row[key] for key in row if key not in read}
 
 
 def text_list(row: Row, name: str) -> tuple[str, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import stepmark
 from stepmark.errors import ConfigError
@@ -233,19 +233,15 @@ def _convert(
     for line, row in islice(source.rows(), limit):
         found.rows_in += 1
         try:
-            made = [*_labelled(row, reader, repairs, found)]
-            lines = [row_line(writer.write(one)) for one in made]
+            part = _read(row, reader, repairs)
+            lines = [row_line(writer.write(one)) for one in part.solutions]
         except Rejected as why:
             _reject(files[1], found, line, row, why)
             continue
-        before = found.rows
-        for one, text in zip(made, lines, strict=True):
-            if seen.repeats(one) and repairs.duplicates == "drop":
-                found.left_out["duplicate"] += 1
-                continue
-            files[0].write(text)
-            _count(found, one)
-        found.rows_used += found.rows > before
+        except RecursionError:
+            _reject(files[1], found, line, {}, Rejected(RejectReason.NOT_JSON, "nested too deeply"))
+            continue
+        _write(files[0], part, lines, found, seen, drop=repairs.duplicates == "drop")
         if on_progress and found.rows_in % 20 == 0:
             on_progress(source.done, source.size)
     found.distinct, found.problems = len(seen.rows), len(seen.problems)
@@ -253,32 +249,50 @@ def _convert(
         on_progress(source.size, source.size)
 
 
-def _labelled(
-    row: Mapping[str, Any] | Rejected, reader: StepFormat, repairs: Repairs, found: Conversion
-) -> Iterator[LabelledSteps]:
-    """The mended solutions of a row; counts enter only when all of the row is good."""
+class _Part(NamedTuple):
+    """What one row of the source holds."""
+
+    solutions: list[LabelledSteps]
+    left_out: Counter[str]
+    repaired: Counter[str]
+
+
+def _read(row: Mapping[str, Any] | Rejected, reader: StepFormat, repairs: Repairs) -> _Part:
     if isinstance(row, Rejected):
         raise row
-    left_out, repaired, kept = Counter[str](), Counter[str](), list[LabelledSteps]()
+    part = _Part([], Counter(), Counter())
     unified = unify_line_ends(row)
-    repaired["line_ends"] += unified is not None
+    part.repaired["line_ends"] += unified is not None
     for one in reader.read(unified or row):
         if isinstance(one, LeftOut):
-            left_out[one.reason] += 1
+            part.left_out[one.reason] += 1
         else:
-            kept.append(repairs.apply(one, repaired))
-    if not (kept or left_out):
+            part.solutions.append(repairs.apply(one, part.repaired))
+    if not (part.solutions or part.left_out):
         raise Rejected(RejectReason.NO_STEPS, "the row holds no step")
-    found.left_out += left_out
-    found.repaired += repaired
-    yield from kept
+    return part
+
+
+def _write(
+    file: IO[bytes], part: _Part, lines: list[bytes], found: Conversion, seen: _Seen, drop: bool
+) -> None:
+    found.left_out += part.left_out
+    found.repaired += part.repaired
+    before = found.rows
+    for one, line in zip(part.solutions, lines, strict=True):
+        if seen.repeats(one) and drop:
+            found.left_out["duplicate"] += 1
+            continue
+        file.write(line)
+        _count(found, one)
+    found.rows_used += found.rows > before
 
 
 def _reject(file: IO[bytes], found: Conversion, line: int, row: Any, why: Rejected) -> None:
     found.rejects[why.reason] += 1
     found.first_reject = found.first_reject or f"line {line}: {why}"
     said: dict[str, Any] = {"line": line, "reason": why.reason, "detail": why.detail}
-    if not isinstance(row, Rejected):
+    if row and not isinstance(row, Rejected):
         said["row"] = row
     file.write(_any_line(said))
 

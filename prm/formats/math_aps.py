@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from stepmark.types import LabelKind, LabelledSteps, Problem
 
-from .cells import choice_of, label_of, need_text, optional_text
+from .cells import choice_of, label_of, need_text, optional_text, other_columns
 from .rejects import LeftOut, Rejected, RejectReason
 from .rows import problem_id
 
@@ -56,6 +56,7 @@ class MathAps:
         """One solution per leaf."""
         text, given = need_text(row, "question"), row.get("reasoning_steps")
         problem = Problem(problem_id(text), text, optional_text(row, "final_answer"))
+        meta = other_columns(row, "question", "reasoning_steps", "final_answer")
         if isinstance(given, Mapping):
             ways = _tree(given, text)
         elif isinstance(given, list):
@@ -66,9 +67,7 @@ class MathAps:
             )
         for way in ways:
             labels, kind = self._labelled(way)
-            yield LabelledSteps(
-                problem, way.steps, labels, kind, origin="rollouts", source=self.name
-            )
+            yield LabelledSteps(problem, way.steps, labels, kind, "rollouts", self.name, meta=meta)
 
     def _labelled(self, way: Way) -> tuple[tuple[float | None, ...], LabelKind]:
         if self.labels == "soft":

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from stepmark.types import LabelKind, LabelledSteps, Problem
 
-from .cells import choice_of, label_list, need_text
+from .cells import choice_of, label_list, need_text, other_columns
 from .marked import StepMark, Tail
 from .rejects import LeftOut, Rejected, RejectReason
 from .rows import problem_id
@@ -78,7 +78,7 @@ class MathShepherd:
             source=self.name,
             # With the answer written down there is nothing left to complete: the label is its mark.
             final_correct=bool(last) if is_answer else None,
-            meta={key: row[key] for key in ("task",) if key in row},
+            meta=other_columns(row, "input", "label", "value"),
         )
 
     def _labels(self, row: Row, chunks: list[str]) -> tuple[Labels, LabelKind]:

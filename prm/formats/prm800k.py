@@ -125,14 +125,10 @@ class Prm800k:
         completions = tuple(self._rated(one, where) for one in step.get("completions") or [])
         chosen, human = step.get("chosen_completion"), step.get("human_completion")
         if chosen is not None:
-            whole = isinstance(chosen, int) and not isinstance(chosen, bool)
-            if not whole or not 0 <= chosen < len(completions):
-                raise Rejected(
-                    RejectReason.CHOSEN_OUT_OF_RANGE,
-                    f"{where}: chosen_completion is {chosen!r} of {len(completions)} completions",
-                )
-            return Step(completions, completions[chosen], chosen)
-        if human is None:
+            place = _place(chosen, len(completions), where)
+            return Step(completions, completions[place], place)
+        if human is None or (isinstance(human, Mapping) and human.get("text") is None):
+            # Tables write a completion that does not exist as one of which every part is null.
             return Step(completions, None, None)
         written = self._rated({"text": human} if isinstance(human, str) else human, where)
         if not written.is_rated:
@@ -181,8 +177,19 @@ class Prm800k:
 
 def phase_of(row: Row) -> int:
     """2 for rows of the second phase, whose solutions were generated as a whole beforehand."""
-    was_generated = row.get("generation") is not None
-    return 2 if was_generated or "pre_generated_steps" in row["question"] else 1
+    given = (row.get("generation"), row["question"].get("pre_generated_steps"))
+    return 1 if given == (None, None) else 2
+
+
+def _place(chosen: Any, completions: int, where: str) -> int:
+    """The index of the chosen completion; tables with gaps write whole numbers as decimals."""
+    is_number = isinstance(chosen, int | float) and not isinstance(chosen, bool)
+    if not is_number or chosen not in range(completions):
+        raise Rejected(
+            RejectReason.CHOSEN_OUT_OF_RANGE,
+            f"{where}: chosen_completion is {chosen!r:.40} of {completions} completions",
+        )
+    return int(chosen)
 
 
 def trajectory_of(steps: Sequence[Step]) -> list[Rated]:

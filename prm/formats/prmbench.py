@@ -37,7 +37,7 @@ class PrmBench:
         """The one solution in a row."""
         text, steps = need_text(row, "modified_question"), text_list(row, "modified_process")
         wrong = _numbers(row.get("error_steps"), len(steps))
-        meta = {key: row[key] for key in ("idx", "classification") if key in row}
+        meta = {key: row[key] for key in ("idx", "classification", "reason") if key in row}
         yield LabelledSteps(
             Problem(problem_id(text), text, optional_text(row, "ground_truth")),
             steps,

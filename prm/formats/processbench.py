@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from stepmark.types import LabelledSteps, Problem
 
-from .cells import need_text, optional_text, text_list
+from .cells import need_text, optional_text, other_columns, text_list
 from .rejects import LeftOut, Rejected, RejectReason
 from .rows import problem_id
 
@@ -40,7 +40,7 @@ class ProcessBench:
             raise Rejected(
                 RejectReason.COLUMN, f"final_answer_correct is {correct!r:.40}, not true or false"
             )
-        meta = {key: row[key] for key in ("id", "generator") if key in row}
+        read = ("problem", "steps", "label", "final_answer_correct", "gold")
         yield LabelledSteps(
             Problem(problem_id(text), text, optional_text(row, "gold")),
             steps,
@@ -48,7 +48,7 @@ class ProcessBench:
             origin="first_error",
             source=self.name,
             final_correct=correct,
-            meta=meta,
+            meta=other_columns(row, *read),
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from stepmark.types import LabelKind, LabelledSteps, Problem
 
-from .cells import label_list
+from .cells import label_list, other_columns
 from .marked import Tail
 from .rejects import LeftOut, Rejected, RejectReason
 from .rows import problem_id
@@ -60,7 +60,12 @@ class QwenChat:
         labels, kind = labels_beside(row, len(steps))
         kept, labels = self._tail.apply([step.strip() for step in steps], labels, tail)
         yield LabelledSteps(
-            Problem(problem_id(problem), problem, None), kept, labels, kind, source=self.name
+            Problem(problem_id(problem), problem, None),
+            kept,
+            labels,
+            kind,
+            source=self.name,
+            meta=other_columns(row, "messages", "conversations", "labels", "label"),
         )
 
 

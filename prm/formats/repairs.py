@@ -89,8 +89,21 @@ def unify_line_ends(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
     A lone ``\r`` stays: in files of mathematics it is what a badly escaped ``\right`` left behind.
     """
-    mended = _unified(row)
-    return mended if mended != row else None
+    return _unified(row) if _has_carriage_return(row) else None
+
+
+def _has_carriage_return(row: Mapping[str, Any]) -> bool:
+    waiting: list[Any] = [row]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            if "\r\n" in value:
+                return True
+        elif isinstance(value, Mapping):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return False
 
 
 def _unified(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from stepmark.types import LabelledSteps, Problem
 
-from .cells import MARKS
+from .cells import MARKS, other_columns
 from .marked import StepMark, Tail
 from .rejects import LeftOut, Rejected, RejectReason
 from .rows import problem_id
@@ -70,6 +70,7 @@ class RlhFlow:
             labels,
             origin="rollouts",
             source=self.name,
+            meta=other_columns(row, "messages", "conversations"),
         )
 
 

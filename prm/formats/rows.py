@@ -12,6 +12,7 @@ Only ``problem``, ``steps`` and ``labels`` are needed to read a row; all else ha
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -133,11 +134,25 @@ class StepmarkRows:
 
 
 def row_line(row: Row) -> bytes:
-    """A row as one line of JSON; half a surrogate pair, which UTF-8 cannot hold, is escaped."""
+    """A row as one line of JSON.
+
+    Half a surrogate pair, which UTF-8 cannot hold, is escaped. NaN becomes null, and what JSON has
+    no word for (the dates of tables) its text: neither stands in labels.
+    """
     try:
         return json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(row, allow_nan=False).encode() + b"\n"
+    except (UnicodeEncodeError, TypeError, ValueError):
+        return json.dumps(_plain(row), allow_nan=False).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def problem_id(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from stepmark.types import LabelledSteps, Problem
 
-from .cells import need_text
+from .cells import need_text, other_columns
 from .qwen import labels_beside
 from .rejects import LeftOut
 from .rows import problem_id
@@ -48,4 +48,5 @@ class Skywork:
             labels,
             kind,
             source=self.name,
+            meta=other_columns(row, "problem", "response", "labels", "label"),
         )

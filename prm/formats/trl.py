@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from stepmark.types import LabelledSteps, Problem
 
-from .cells import label_list, need_text, text_list
+from .cells import label_list, need_text, other_columns, text_list
 from .rejects import LeftOut, Rejected, RejectReason
 from .rows import problem_id
 
@@ -36,7 +36,7 @@ class TrlStepwise:
         """The one solution in a row; its texts stay as they are."""
         prompt, steps = need_text(row, "prompt"), text_list(row, "completions")
         labels, kind = label_list(row.get("labels"), len(steps))
-        meta = {key: row[key] for key in row if key not in ("prompt", "completions", "labels")}
+        meta = other_columns(row, "prompt", "completions", "labels")
         problem = Problem(problem_id(prompt), prompt, None)
         yield LabelledSteps(problem, steps, labels, kind, source=self.name, meta=meta)
 

@@ -214,7 +214,7 @@ def test_inspect_shows_tokens_and_what_a_limit_costs(
     [
         (["--max-tokens", "64"], "Add --base FOLDER"),
         (["--set", "separator=x"], "Add --base FOLDER"),
-        (["--base", "BASE", "--set", "seperator=x"], "Did you mean 'separator'?"),
+        (["--base", "BASE", "--set", "separators=x"], "Did you mean 'separator'?"),
         (["--base", "BASE", "--set", "separator"], "has no value"),
         (["--base", "BASE", "--set", "mark=tag"], "a tag is needed"),
         (["--base", "./none"], "tokenizer"),

@@ -151,6 +151,8 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _tell_rejects(found: Conversion) -> int:
     """The exit code: 3 where rows were rejected, which is said."""
+    if not found.rows:
+        warn(f"no row was written to {found.out}.")
     if not found.rejects:
         return 0
     from stepmark.prm.formats.convert import beside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,28 @@ def test_half_a_surrogate_pair_is_carried_along(convert: Any, tmp_path: Path) ->
     assert convert([json.dumps(BAD | {"prompt": "\ud83d?"})], "trl").rejects
 
 
+def test_nan_and_dates_beside_the_labels_are_carried_as_json_can(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    when = datetime(2022, 7, 17, tzinfo=UTC)
+    rows = [GOOD | {"when": when, "share": float("nan")}, BAD | {"when": when, "share": 0.5}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    found = convert_file(str(tmp_path / "a.parquet"), tmp_path / "rows.jsonl")
+    assert (found.rows, found.rejects) == (1, {"label_count": 1})
+    assert next(labelled_steps(tmp_path / "rows.jsonl")).meta == {
+        "when": "2022-07-17 00:00:00+00:00",
+        "share": None,
+    }
+
+
+@pytest.mark.parametrize("depth", [900, 2_000, 200_000])
+def test_a_row_that_is_nested_too_deeply_is_rejected(convert: Any, depth: int) -> None:
+    deep = "[" * depth + '"a\\r\\n"' + "]" * depth
+    made = convert([json.dumps(GOOD)[:-1] + f', "more": {deep}}}', GOOD])
+    assert (made.found.rows, made.manifest["rejects"]) == (1, {"not_json": 1})
+
+
 def test_a_line_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "source.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\n\xff\xfe\n")
@@ -213,6 +236,17 @@ def test_rows_go_to_trl_and_back(convert: Any, tmp_path: Path) -> None:
     back = convert_file(str(tmp_path / "ours.jsonl"), tmp_path / "back.jsonl", written_as="trl")
     assert (ours.format, back.format) == ("trl", "stepmark")
     assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "rows.jsonl").read_bytes()
+
+
+def test_a_row_that_cannot_be_written_counts_as_rejected_and_no_more(convert: Any) -> None:
+    completions = [{"text": "a", "rating": 1}, {"text": "b", "rating": None}]
+    first = {"completions": completions, "chosen_completion": 0}
+    second = {"completions": [{"text": "c", "rating": -1}] * 2, "chosen_completion": None}
+    row = {"question": {"problem": "Q"}, "label": {"steps": [first, second]}}
+    made = convert([row], written_as="trl")
+    assert (made.rows, made.manifest["rejects"]) == ([], {"masked_between": 1})
+    assert made.manifest["left_out"] == {}
+    assert len(convert([row], written_as="trl", alternatives="prefix").rows) == 3
 
 
 def test_only_formats_that_can_be_written_are_written(convert: Any) -> None:

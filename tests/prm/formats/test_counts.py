@@ -127,7 +127,8 @@ def test_the_made_samples_of_every_format(converted: Any, name: str) -> None:
 
 
 def words(problem: str, steps: Any, labels: Any) -> tuple[Any, ...]:
-    return (problem.split(), [step.split() for step in steps], list(labels))
+    blanks_apart = tuple(" ".join(text.split()) for text in (problem, *steps))
+    return (blanks_apart, tuple(labels))
 
 
 def test_rows_agree_with_those_of_another_converter(
@@ -135,7 +136,7 @@ def test_rows_agree_with_those_of_another_converter(
 ) -> None:
     """Problem, steps and labels are those of recorded rows that other code made."""
     lines = (data / "prm_samples/common_rows.jsonl").read_text().splitlines()
-    ours: list[tuple[Any, ...]] = []
+    ours: set[tuple[Any, ...]] = set()
     for file, settings in {
         "prm_samples/math_shepherd.jsonl": {},
         "prm_samples/prm800k.jsonl": {"alternatives": "prefix"},
@@ -151,7 +152,7 @@ def test_rows_agree_with_those_of_another_converter(
     }.items():
         converted(file, **settings)
         rows = labelled_steps(tmp_path / "rows.jsonl")
-        ours += [words(row.problem.text, row.steps, row.labels) for row in rows]
+        ours |= {words(row.problem.text, row.steps, row.labels) for row in rows}
     compared = [
         row
         for row in map(json.loads, lines)

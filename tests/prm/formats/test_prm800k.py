@@ -106,6 +106,16 @@ def test_the_chosen_completion_wins_over_a_human_one(read: Any) -> None:
     assert shown(read("prm800k", both)) == [("a", (1,))]
 
 
+def test_rows_from_a_table_write_nothing_as_null_and_indices_as_decimals(read: Any) -> None:
+    nobody = {"text": None, "rating": None, "flagged": None}
+    table = row(
+        step(rated("a", 1.0), chosen=0.0, human=nobody), step(rated("b", -1.0), human=nobody)
+    )
+    table["question"]["pre_generated_steps"] = None
+    [found] = read("prm800k", table)
+    assert (found.steps, found.labels, found.meta["phase"]) == (("a", "b"), (1, 0), 1)
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -137,6 +147,8 @@ def test_bad_problems_and_the_other_phase_are_left_out() -> None:
         ([step(rated("a", 1), chosen=1)], "chosen_out_of_range"),
         ([step(rated("a", 1), chosen=-1)], "chosen_out_of_range"),
         ([step(rated("a", 1), chosen=True)], "chosen_out_of_range"),
+        ([step(rated("a", 1), chosen=0.5)], "chosen_out_of_range"),
+        ([step(rated("a", 1), chosen=float("nan"))], "chosen_out_of_range"),
         ([step(rated("a", -1)), step(rated("b", 1), chosen=0)], "no_accepted_step"),
         ([step(rated(None, 1), chosen=0)], "column"),  # type: ignore[arg-type]
         ([step("a", chosen=0)], "column"),
