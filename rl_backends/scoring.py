@@ -1,9 +1,7 @@
 """Process rewards: from sampled tokens to steps, from steps to scores, matched by index.
 
-The path of a step score: a scorer says where the steps are in the text; the offsets of the
-*sampled* tokens say in which token each of them ends (nothing is tokenised again); the texts of the
-steps go to the scorer, which may have an encoding of its own; its scores come back one per step, in
-order. A count that does not match is an error, a score that is None is an abstention.
+The path of a step score is that of `stepmark.prm.marking`, which files and search take too; here
+several scorers become one, and the steps of a run are counted.
 
 Two rules are ours. The last step ends on the last sampled token, the end token included: tokens
 behind it would never be trained (DeepSeekMath 4.1.3 gives them nothing). And a completion without
@@ -14,18 +12,14 @@ from __future__ import annotations
 
 import math
 import statistics
-import traceback
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from stepmark.engines import token_offsets
-from stepmark.errors import ConfigError, DataError, VerifierError
-from stepmark.prm import Span, step_texts, step_token_ends
-from stepmark.protocols import StepScorer
+from stepmark.errors import ConfigError
+from stepmark.prm.marking import ask, score_steps, steps_of
 from stepmark.store.samples import ScoredSteps
-from stepmark.types import Marked, Rollout, StepItem
+from stepmark.types import Marked
 
 __all__ = [
     "StepCounts",
@@ -36,116 +30,6 @@ __all__ = [
     "step_metrics",
     "steps_of",
 ]
-
-
-class Steps(NamedTuple):
-    """The steps of one completion."""
-
-    ends: tuple[int, ...]
-    """Index of the last sampled token of each, rising; the last one is the last token."""
-    texts: tuple[str, ...]
-    """What a scorer reads of each, without the blanks around it."""
-
-
-def steps_of(scorer: StepScorer, rollout: Rollout, tokenizer: Any) -> Steps:
-    """Where a scorer's steps end in the sampled tokens, and their texts.
-
-    A step in which no token starts has no token of its own: it joins the one before it.
-
-    Raises:
-        DataError: the scorer's spans overlap, leave a gap or do not cover the text.
-    """
-    text = rollout.text
-    if not text.strip():
-        return Steps((len(rollout.ids) - 1,), ("",))
-    offsets = token_offsets(tokenizer, rollout.ids, text)
-    spans = _joined(_checked(scorer, text), offsets)
-    return Steps(step_token_ends(spans, offsets), step_texts(text, spans))
-
-
-def _checked(scorer: StepScorer, text: str) -> list[Span]:
-    spans = list(scorer.segment(text))
-    edges = [0, *(edge for span in spans for edge in span), len(text)]
-    meets = all(one == two for one, two in zip(edges[::2], edges[1::2], strict=True))
-    if not spans or not meets or any(start >= end for start, end in spans):
-        raise DataError(
-            f"The scorer {scorer.key!r} divides a completion of {len(text)} characters into the "
-            f"spans {spans[:6]}; they must follow one another from 0 to {len(text)}, none empty. "
-            "Mend its segment(text); stepmark.prm.split_steps makes such spans."
-        )
-    return spans
-
-
-def _joined(spans: Sequence[Span], offsets: Sequence[Span]) -> list[Span]:
-    starts = [start for start, end in offsets if end > start]
-    joined: list[Span] = []
-    for first, end in spans:
-        has_token = bisect_left(starts, first) < bisect_left(starts, end)
-        if joined and not has_token:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((first, end))
-    return joined
-
-
-def score_steps(
-    scorer: StepScorer, rollouts: Sequence[Rollout], tokenizer: Any
-) -> list[ScoredSteps]:
-    """Step ends and step scores of each rollout.
-
-    Raises:
-        DataError: the scorer gives another number of scores than there are steps, or a score
-            outside [0, 1].
-        VerifierError: the scorer raised; carries its traceback.
-    """
-    steps = [steps_of(scorer, rollout, tokenizer) for rollout in rollouts]
-    asked = [place for place, row in enumerate(steps) if any(row.texts)]
-    items = [StepItem(rollouts[at].prompt.problem, steps[at].texts) for at in asked]
-    given = dict(zip(asked, ask(scorer, items), strict=True))
-    return [
-        ScoredSteps(row.ends, given.get(at, (0.0,) * len(row.ends))) for at, row in enumerate(steps)
-    ]
-
-
-def ask(scorer: StepScorer, items: Sequence[StepItem]) -> list[tuple[float | None, ...]]:
-    """What a scorer says of each item, checked: one score in [0, 1], or None, per step.
-
-    Raises:
-        DataError: the counts do not match, or a score lies outside [0, 1].
-        VerifierError: the scorer raised; carries its traceback.
-    """
-    if not items:
-        return []
-    try:
-        found = [row.scores for row in scorer.score(items)]
-    except Exception as error:
-        raise VerifierError(
-            f"The scorer {scorer.key!r} raised on {len(items)} completions, the first one of "
-            f"{items[0].problem.id!r}. Mend it, then resume. The error:\n{traceback.format_exc()}"
-        ) from error
-    if len(found) != len(items):
-        raise DataError(
-            f"The scorer {scorer.key!r} gave {len(found)} rows for {len(items)} completions; it "
-            "must give one per completion, in order. Mend its score(items)."
-        )
-    for item, scores in zip(items, found, strict=True):
-        _check_scores(scorer, item, scores)
-    return [tuple(None if score is None else float(score) for score in row) for row in found]
-
-
-def _check_scores(scorer: StepScorer, item: StepItem, scores: Sequence[float | None]) -> None:
-    if len(scores) != len(item.steps):
-        raise DataError(
-            f"The scorer {scorer.key!r} gave {len(scores)} scores for {len(item.steps)} steps of "
-            f"{item.problem.id!r}; scores are matched to steps by their index. It must give one "
-            "per step, None for a step beyond its limit."
-        )
-    for place, score in enumerate(scores):
-        if score is not None and not (math.isfinite(score) and 0 <= score <= 1):
-            raise DataError(
-                f"The scorer {scorer.key!r} gave {score!r} for step {place + 1} of "
-                f"{item.problem.id!r}; a score lies in [0, 1], or is None. Mend its score(items)."
-            )
 
 
 def combined(rows: Mapping[str, tuple[float, ScoredSteps]]) -> ScoredSteps | None:
