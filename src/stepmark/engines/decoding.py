@@ -1,12 +1,10 @@
 """One batch of completions: prefill, then one token for every row until all have ended.
 
-Shapes: ``P`` prompts, ``B`` rows still in the batch, ``R`` rows of the whole batch, ``T`` padded
-prompt tokens, ``V`` vocabulary.
+Shapes: ``B`` rows still in the batch, ``R`` rows of the whole batch, ``M`` tokens of a row at most.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +15,8 @@ from torch import Tensor
 from stepmark.types import Finish, Prompt, Sampling
 
 from .drawing import draw, uniforms
-from .growing import can_grow, grown
+from .padded import PaddedPrompts
+from .sharing import SharedPrompts, can_share
 
 __all__ = ["Decoding", "Ended", "Row"]
 
@@ -45,10 +44,8 @@ class Ended(NamedTuple):
 class Decoding:
     """The state of one batch; `advance` runs until at least one completion has ended.
 
-    Prompts are left-padded under an explicit mask with explicit positions. Each prompt is prefilled
-    once and its cache repeated for all its rows, where the model's cache is one of plain keys and
-    values; a model with another kind of state runs every row from its first token. Rows that ended
-    leave the batch when they are a quarter of it.
+    Each prompt is read once; where the model can, its keys and values are held once as well. Rows
+    that ended leave the batch when they are a quarter of it.
 
     Args:
         model: a causal model of transformers, in eval mode whenever `advance` runs.
@@ -66,15 +63,11 @@ class Decoding:
         eos_ids: Sequence[int],
         ended_by_text: Callable[[list[list[int]]], list[bool]] | None = None,
     ) -> None:
-        self.model = model
         self.rows = rows
         self.sampling = sampling
         self.ended_by_text = ended_by_text
         self.device = next(model.parameters()).device
         self.eos_ids = torch.tensor(list(eos_ids), device=self.device, dtype=torch.long)
-        self.parameters = inspect.signature(model.forward).parameters
-        # transformers 5.24 renamed the cache; older releases know the first name only.
-        self.cache_name = "cache" if "cache" in self.parameters else "past_key_values"
         count, width = len(rows), sampling.max_tokens
         self.uniforms_RM = uniforms([row.seed for row in rows], width).to(self.device)
         self.ids_RM = torch.zeros(count, width, dtype=torch.long, device=self.device)
@@ -83,8 +76,16 @@ class Decoding:
         """Row of the whole batch that each row still computed stands for."""
         self.live_B = torch.ones(count, dtype=torch.bool, device=self.device)
         self.step = 0
-        self.cache: Any = None
         self.tokens_B: Tensor | None = None
+        groups = {row.group: row.prompt for row in rows}
+        order = {group: place for place, group in enumerate(groups)}
+        batch = SharedPrompts if can_share(model) else PaddedPrompts
+        self.batch = batch(
+            model,
+            [prompt.ids for prompt in groups.values()],
+            [order[row.group] for row in rows],
+            width,
+        )
 
     @property
     def done(self) -> bool:
@@ -95,7 +96,8 @@ class Decoding:
     def advance(self) -> list[Ended]:
         """Draw tokens until at least one more completion has ended; those that have."""
         while True:
-            logits_BV = self._prefill() if self.tokens_B is None else self._next()
+            tokens_B = self.tokens_B
+            logits_BV = self.batch.read() if tokens_B is None else self.batch.go_on(tokens_B)
             drawn_B = self.uniforms_RM[self.places_B, self.step]
             self.tokens_B, logps_B = draw(logits_BV, drawn_B, self.sampling)
             self.ids_RM[self.places_B, self.step] = self.tokens_B
@@ -110,49 +112,6 @@ class Decoding:
                 self.live_B = self.live_B & ~over_B
                 self._shrink()
                 return ended
-
-    def _prefill(self) -> Tensor:
-        groups = {row.group: row.prompt for row in self.rows}
-        prompts, order = list(groups.values()), {group: i for i, group in enumerate(groups)}
-        source_B = torch.tensor([order[row.group] for row in self.rows], device=self.device)
-        width = max(len(prompt.ids) for prompt in prompts)
-        padded = [[0] * (width - len(prompt.ids)) + list(prompt.ids) for prompt in prompts]
-        ids_PT = torch.tensor(padded, device=self.device)
-        lengths_P = torch.tensor([len(prompt.ids) for prompt in prompts], device=self.device)
-        places_T = torch.arange(width, device=self.device)
-        mask_PT = (places_T[None] >= width - lengths_P[:, None]).long()
-        positions_PT = (places_T[None] - (width - lengths_P[:, None])).clamp(min=0)
-        room = self.sampling.max_tokens
-        self.mask_BM = torch.cat([mask_PT[source_B], mask_PT.new_ones(len(source_B), room)], dim=1)
-        self.width = width
-        self.positions_B = lengths_P[source_B]
-        logits_PV = self._run(ids_PT, mask_PT, positions_PT)
-        if not can_grow(self.cache):
-            if len(prompts) == len(self.rows):
-                return logits_PV
-            self.cache = None
-            return self._run(ids_PT[source_B], mask_PT[source_B], positions_PT[source_B])
-        self.cache = grown(self.cache, source_B, width + room)
-        return logits_PV[source_B]
-
-    def _next(self) -> Tensor:
-        assert self.tokens_B is not None
-        mask_BM = self.mask_BM[:, : self.width + self.step]
-        positions_B1 = (self.positions_B + self.step - 1)[:, None]
-        return self._run(self.tokens_B[:, None], mask_BM, positions_B1)
-
-    def _run(self, ids_BT: Tensor, mask_BM: Tensor, positions_BT: Tensor) -> Tensor:
-        """Logits of the last place of every row; the cache is kept."""
-        given: dict[str, Any] = {"input_ids": ids_BT, "attention_mask": mask_BM, "use_cache": True}
-        if "position_ids" in self.parameters:
-            given["position_ids"] = positions_BT
-        if "logits_to_keep" in self.parameters:
-            given["logits_to_keep"] = 1
-        if self.cache is not None:
-            given[self.cache_name] = self.cache
-        out = self.model(**given)
-        self.cache = getattr(out, self.cache_name)
-        return out.logits[:, -1]
 
     def _by_text(self) -> Tensor:
         places = self.places_B[self.live_B]
@@ -175,13 +134,12 @@ class Decoding:
     def _shrink(self) -> None:
         """Compute only rows that still run, once a quarter of the rows has ended."""
         live = int(self.live_B.sum())
-        if live == 0 or live > 0.75 * len(self.live_B) or not can_grow(self.cache):
+        if live == 0 or live > 0.75 * len(self.live_B):
             return
         kept_B = self.live_B.nonzero().squeeze(-1)
+        if not self.batch.keep(kept_B):
+            return
         assert self.tokens_B is not None
-        self.cache.batch_select_indices(kept_B)
         self.tokens_B = self.tokens_B[kept_B]
         self.places_B = self.places_B[kept_B]
-        self.positions_B = self.positions_B[kept_B]
-        self.mask_BM = self.mask_BM[kept_B]
         self.live_B = self.live_B[kept_B]

@@ -1,0 +1,90 @@
+"""Two ways to decode a batch, one distribution: prompts held once, and the model's own cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from stepmark.engines.padded import PaddedPrompts
+from stepmark.engines.sharing import SharedPrompts, can_share
+
+WORDS = 41
+ROPE: dict[str, Any] = {
+    "vocab_size": WORDS,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+UNEQUAL = ((5, 9, 3, 3, 8), (7,), (4, 4, 12, 30, 2, 6, 1, 9, 9))
+EQUAL = ((5, 9, 3), (7, 1, 1), (4, 4, 12))
+
+
+def make(name: str) -> Any:
+    torch.manual_seed(0)
+    if name == "llama":
+        return LlamaForCausalLM(LlamaConfig(**ROPE)).eval()
+    if name == "qwen2":
+        return Qwen2ForCausalLM(Qwen2Config(**ROPE)).eval()
+    if name == "mistral":
+        return MistralForCausalLM(MistralConfig(**ROPE, sliding_window=4)).eval()
+    small: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
+    config = GPT2Config(vocab_size=WORDS, **small, initializer_range=0.2)
+    return GPT2LMHeadModel(config).eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("prompts", [UNEQUAL, EQUAL], ids=["unequal", "equal"])
+@pytest.mark.parametrize("source", [[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2], [0, 1, 2]])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
+def test_both_ways_give_the_same_logits_also_when_rows_leave(
+    name: str, source: list[int], prompts: tuple[tuple[int, ...], ...]
+) -> None:
+    model = make(name)
+    assert can_share(model)
+    ways = [kind(model, prompts, source, 12) for kind in (SharedPrompts, PaddedPrompts)]
+    shared_BV, padded_BV = (way.read() for way in ways)
+    for step in range(9):
+        assert (shared_BV - padded_BV).abs().max() <= 1e-4
+        if step in (3, 6):
+            kept_B = torch.arange(1, len(shared_BV))
+            for way in ways:
+                way.keep(kept_B)
+            shared_BV = shared_BV[kept_B]
+        tokens_B = shared_BV.topk(3).indices[torch.arange(len(shared_BV)), step % 3]
+        shared_BV, padded_BV = (way.go_on(tokens_B) for way in ways)
+
+
+def test_a_prompt_is_held_once_for_all_its_rows() -> None:
+    batch = SharedPrompts(make("llama"), EQUAL, [0, 0, 0, 0, 1, 2], 12)
+    with torch.no_grad():
+        batch.read()
+    assert [tuple(some.shape) for some in batch.layers[0].shared] == [(3, 2, 3, 8)] * 2
+    batch.keep(torch.tensor([0, 5]))
+    assert [tuple(some.shape) for some in batch.layers[0].shared] == [(2, 2, 3, 8)] * 2
+    assert [tuple(some.shape) for some in batch.layers[0].own] == [(2, 2, 12, 8)] * 2
+
+
+def test_what_cannot_hold_prompts_once_is_decoded_by_its_own_cache() -> None:
+    assert not can_share(make("mistral"))
+    assert not can_share(make("llama").to(torch.bfloat16))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not can_share(make("llama"))
