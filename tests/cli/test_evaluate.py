@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from stepmark.cli import app as command
+from stepmark.cli import console
 from stepmark.store import RunFolder, read_rows
 
 ENGINE = """
@@ -78,7 +79,8 @@ def test_a_table_that_is_wider_than_the_terminal_is_shown_in_its_main_columns(
     engine: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes the output for a terminal
-    monkeypatch.setenv("COLUMNS", "80")
+    # A console may have taken its width from COLUMNS when it was imported, by an earlier test.
+    monkeypatch.setattr(console.out, "_width", 80)
     name = "runs/grpo-arith-1/checkpoints/best"
     base = ("run", "--model", name, "--model", "m", "--task", "arith", "--limit", "12")
     assert run(*base, "--engine", engine, "--out", "r") == 0
@@ -92,7 +94,7 @@ def test_a_table_that_is_wider_than_the_terminal_is_shown_in_its_main_columns(
     table = Path("r/m-arith/table.md").read_text()
     assert max(map(len, table.splitlines())) > 80
     assert "| no verdict | tokens | prompt" in table
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console.out, "_width", 200)
     assert run(*base, "--engine", engine, "--out", "r") == 0
     assert "| 12 | accuracy |" in re.sub(r" +", " ", capsys.readouterr().out)
 
