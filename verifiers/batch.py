@@ -73,6 +73,7 @@ def submit(
         UnknownNameError: nothing is known under the verifier's name.
         ConfigError: the verifier cannot be loaded, or ``STEPMARK_WORKERS`` is no number.
 
+    >>> from stepmark.types import Problem
     >>> waiting = submit([Item(Problem("1", "", "0.5"), r"It is \boxed{\frac12}.")])
     >>> [verdict.correct for verdict in waiting.result()]
     [True]
@@ -96,6 +97,7 @@ async def mark_async(
         ConfigError: the verifier cannot be loaded, or ``STEPMARK_WORKERS`` is no number.
 
     >>> import asyncio
+    >>> from stepmark.types import Problem
     >>> item = Item(Problem("1", "", "0.5"), r"It is \boxed{\frac12}.")
     >>> asyncio.run(mark_async([item]))[0].correct
     True
@@ -126,6 +128,7 @@ def mark_many(
         ConfigError: the verifier cannot be loaded, the chunk is not a whole number above 0, or
             ``STEPMARK_WORKERS`` is no number.
 
+    >>> from stepmark.types import Problem
     >>> rows = (Item(Problem(str(n), "", "7"), f"#### {n}") for n in range(6, 9))
     >>> [verdict.correct for verdict in mark_many(rows)]
     [False, True, False]
