@@ -11,6 +11,8 @@ from .compare import Comparison, compare, graded_of
 from .golds import BadGold, GoldCheck, check_golds
 from .grade import grade
 from .joining import join_golds, load_golds
+from .measured import Measured
+from .metrics import Metric, measure, parse_metrics
 from .policy import evaluate_policy, sample_policy
 from .recorded import Columns, Recorded, Recording, read_recorded
 from .regrade import Regrade, RegradedGroup, regrade, verdict_rows
@@ -30,6 +32,8 @@ __all__ = [
     "EvalResult",
     "EvalSettings",
     "GoldCheck",
+    "Measured",
+    "Metric",
     "Recorded",
     "Recording",
     "Regrade",
@@ -43,6 +47,8 @@ __all__ = [
     "graded_of",
     "join_golds",
     "load_golds",
+    "measure",
+    "parse_metrics",
     "read_adjudications",
     "read_recorded",
     "read_result",

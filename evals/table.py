@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from stepmark.report.markdown import markdown_table
 from stepmark.report.numbers import NOTHING, count, percent
 from stepmark.store import RunFolder
 
+from .measured import Measured
 from .result import EvalResult
 
 __all__ = ["find_runs", "read_result", "table", "table_json", "table_text"]
@@ -39,29 +41,70 @@ def table(runs: Iterable[Path]) -> str:
     return table_text([read_result(run) for run in runs])
 
 
-def table_json(results: Sequence[EvalResult]) -> dict[str, Any]:
+Further = Sequence[Sequence[Measured]]
+"""For each result, further metrics of the same run; each has a row below it."""
+
+
+def table_json(results: Sequence[EvalResult], further: Further = ()) -> dict[str, Any]:
     """The table for machines: every number with its n and interval."""
-    return {"rows": [result.to_row() for result in results]}
+    rows: list[dict[str, Any]] = []
+    for result, more in _paired(results, further):
+        rows.append(result.to_row())
+        rows += [asdict(result.about) | measured.to_row() for measured in more]
+    return {"rows": rows}
 
 
-def table_text(results: Sequence[EvalResult]) -> str:
+def table_text(results: Sequence[EvalResult], further: Further = ()) -> str:
     """The table of results in Markdown."""
-    rows = [
-        (
-            short_name(result.about.model),
-            f"{result.about.task}/{result.about.split}",
-            count(result.n),
-            result.name,
-            percent(result.accuracy, (result.low, result.high)),
-            percent(result.no_answer),
-            percent(result.truncated),
-            _no_verdict(result),
-            NOTHING if result.mean_tokens is None else f"{result.mean_tokens:.1f}",
-            f"{result.about.prompt}@{result.about.prompt_hash[:8]}",
-        )
-        for result in results
+    rows: list[tuple[str, ...]] = []
+    for result, more in _paired(results, further):
+        rows.append(_row(result))
+        rows += [_further_row(result, measured) for measured in more]
+    said = footnote(results)
+    if chosen := [one for more in further for one in more if one.scorer]:
+        said += f"  \n{_choice_note(chosen)}"
+    return f"{markdown_table(HEADERS, rows)}\n\n{said}\n"
+
+
+def _paired(
+    results: Sequence[EvalResult], further: Further
+) -> Iterable[tuple[EvalResult, Sequence[Measured]]]:
+    return zip(results, further or [()] * len(results), strict=True)
+
+
+def _row(result: EvalResult) -> tuple[str, ...]:
+    return (
+        short_name(result.about.model),
+        f"{result.about.task}/{result.about.split}",
+        count(result.n),
+        result.name,
+        percent(result.accuracy, (result.low, result.high)),
+        percent(result.no_answer),
+        percent(result.truncated),
+        _no_verdict(result),
+        NOTHING if result.mean_tokens is None else f"{result.mean_tokens:.1f}",
+        f"{result.about.prompt}@{result.about.prompt_hash[:8]}",
+    )
+
+
+def _further_row(result: EvalResult, measured: Measured) -> tuple[str, ...]:
+    own = list(_row(result))
+    own[2:5] = [
+        count(measured.n),
+        measured.metric,
+        percent(measured.accuracy, (measured.low, measured.high)),
     ]
-    return f"{markdown_table(HEADERS, rows)}\n\n{footnote(results)}\n"
+    return tuple(own)
+
+
+def _choice_note(chosen: Sequence[Measured]) -> str:
+    scorers = ", ".join(dict.fromkeys(one.scorer or "" for one in chosen))
+    unscored = max(one.unscored for one in chosen)
+    left = f" {count(unscored)} completions have no whole score and stand last." if unscored else ""
+    return (
+        f"bon@k: of k completions the one whose steps score highest ({scorers}), the exact mean "
+        f"over all subsets; those that tie share.{left}"
+    )
 
 
 def short_name(model: str) -> str:

@@ -120,26 +120,39 @@ def compare(first: Run, second: Run, as_json: Json = False, debug: Debug = False
 @app.command()
 def table(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders of them.")],
+    metrics: Annotated[
+        Text,
+        typer.Option(help="Further rows: pass@8,bon@8:prm:min; see docs/prm-scoring.md."),
+    ] = None,
     out_: Annotated[Path | None, typer.Option("--out", help="File to write: .md or .json.")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print the benchmark table of finished runs, in Markdown."""
     from stepmark.errors import ConfigError
-    from stepmark.evals import find_runs, read_result, table_json, table_text
+    from stepmark.evals import (
+        find_runs,
+        measure,
+        parse_metrics,
+        read_result,
+        table_json,
+        table_text,
+    )
     from stepmark.store import publish, write_json
 
-    results = [read_result(run) for run in find_runs(runs)]
+    wanted, found = parse_metrics(metrics or ""), find_runs(runs)
+    results = [read_result(run) for run in found]
+    further = [measure(run, wanted) for run in found] if wanted else []
     if out_ is not None:
         if out_.suffix == ".json":
-            write_json(out_, table_json(results))
+            write_json(out_, table_json(results, further))
         elif out_.suffix == ".md":
             with publish(out_) as part:
-                part.write_text(table_text(results), encoding="utf-8")
+                part.write_text(table_text(results, further), encoding="utf-8")
         else:
             raise ConfigError(f"--out is {str(out_)!r}; its name must end in .md or .json.")
         say(f"written: {out_}")
-    emit(table_json(results), as_json, lambda: _write(table_text(results)))
+    emit(table_json(results, further), as_json, lambda: _write(table_text(results, further)))
 
 
 def _write(text: str) -> None:

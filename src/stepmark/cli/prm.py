@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from . import prm_convert, prm_inspect
+from . import prm_convert, prm_inspect, prm_score
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Process reward models: convert, inspect.")
+app = typer.Typer(no_args_is_help=True, help="Process reward models: convert, inspect, score.")
 app.command("convert")(prm_convert.convert)
 app.command("inspect")(prm_inspect.inspect)
+app.command("score")(prm_score.score)

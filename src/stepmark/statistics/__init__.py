@@ -1,6 +1,6 @@
 """Intervals, paired tests and metrics over several samples: pure functions without numpy."""
 
-from .at_k import MeanAtK, maj_at_k, mean_at_k, pass_at_k
+from .at_k import MeanAtK, best_at_k, maj_at_k, mean_at_k, pass_at_k
 from .intervals import Interval, mean_interval, wilson
 from .paired import Paired, mcnemar_exact, paired_means, paired_shares
 from .student import t_probability, t_quantile
@@ -9,6 +9,7 @@ __all__ = [
     "Interval",
     "MeanAtK",
     "Paired",
+    "best_at_k",
     "maj_at_k",
     "mcnemar_exact",
     "mean_at_k",

@@ -1,4 +1,4 @@
-"""Metrics over several samples per problem: mean@k, pass@k, maj@k."""
+"""Metrics over several samples per problem: mean@k, pass@k, maj@k, best of k."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepmark.errors import ConfigError
 
 from .intervals import Interval, standard_error, wilson
 
-__all__ = ["MeanAtK", "maj_at_k", "mean_at_k", "pass_at_k"]
+__all__ = ["MeanAtK", "best_at_k", "maj_at_k", "mean_at_k", "pass_at_k"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +116,46 @@ def maj_at_k(classes: Sequence[Hashable | None], scores: Sequence[float]) -> flo
     score_of = dict(zip(classes, scores, strict=True))
     tied = [score_of[name] for name, count in votes.items() if count == most]
     return float(math.fsum(tied) / len(tied))
+
+
+def best_at_k(scores: Sequence[float], ranks: Sequence[float | None], k: int) -> float:
+    r"""Expected score of the highest ranked of k samples, from n drawn ones, over all subsets.
+
+    Of samples in ascending rank, the i-th leads a subset of k with the probability
+
+    .. math:: \binom{i - 1}{k - 1} \Big/ \binom{n}{k}
+
+    Exact, no subset is drawn. Samples that tie share what they lead together, so that the order of
+    samples cannot matter. A sample without a rank stands below all others.
+
+    Args:
+        scores: per sample, its score by the verifier.
+        ranks: per sample, what it is chosen by, such as the aggregated score of a reward model.
+        k: samples of which one is chosen, at most n.
+
+    Raises:
+        ConfigError: not 1 <= k <= n, or not one rank per sample.
+
+    >>> best_at_k([1, 0, 0], [0.9, 0.5, 0.1], 2)
+    0.6666666666666666
+    >>> best_at_k([1, 0], [0.5, 0.5], 2)
+    0.5
+    """
+    n = len(scores)
+    if len(ranks) != n:
+        raise ConfigError(f"{len(ranks)} ranks for {n} scores; give one each.")
+    if not 1 <= k <= n:
+        raise ConfigError(
+            f"The best of {k} cannot be told from {n} samples of a problem: k must lie between 1 "
+            "and n. Draw more samples, or ask for a smaller k."
+        )
+    tied: dict[float, list[float]] = {}
+    for score, rank in zip(scores, ranks, strict=True):
+        tied.setdefault(-math.inf if rank is None else rank, []).append(score)
+    below, total = 0, 0.0
+    for rank in sorted(tied):
+        alike = tied[rank]
+        leads = math.comb(below + len(alike), k) - math.comb(below, k)
+        total += leads * math.fsum(alike) / len(alike)
+        below += len(alike)
+    return total / math.comb(n, k)

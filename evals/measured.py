@@ -1,0 +1,33 @@
+"""A metric over several completions per problem, as it was measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A metric of a run, with its interval."""
+
+    metric: str
+    accuracy: float
+    low: float
+    high: float
+    """Bounds of the 95 % interval: Wilson, with the effective sample size."""
+    se: float | None
+    """Standard error over problems; None for one problem."""
+    n: int
+    """Problems."""
+    k: int
+    scorer: str | None = None
+    """Key of the scorer that chooses."""
+    aggregation: str | None = None
+    unscored: int = 0
+    """Completions that the scorer could not score in full: they stand below all others."""
+
+    def to_row(self) -> dict[str, Any]:
+        """The numbers for machines."""
+        return asdict(self)

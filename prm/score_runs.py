@@ -1,0 +1,272 @@
+"""Scores for what is there already: the completions of a run, or the rows of a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from stepmark.errors import DataError, RunError, UnknownNameError
+from stepmark.protocols import StepScorer
+from stepmark.store import RunFolder, text_hash
+from stepmark.store.files import append_rows, read_rows
+from stepmark.store.samples import Sample, ScoredSteps
+from stepmark.types import Problem, Prompt, Rollout, StepItem
+
+from .aggregation import AGGREGATIONS, aggregate
+from .formats.rejects import Rejected
+from .formats.rows import problem_id
+from .formats.source import Source
+from .marking import ask, score_steps
+from .steps import step_texts
+
+__all__ = ["Scoring", "score_file", "score_run"]
+
+Progress = Callable[[int, int], None]
+"""Called with what is done and what there is, in completions of a run or units of a file."""
+
+T = TypeVar("T")
+
+AT_ONCE = 64
+"""Solutions between two writes: what a stopped run makes again at most."""
+TEXTS = ("completion", "response", "output", "solution")
+"""Columns of a row that may hold a solution which is not divided yet."""
+
+
+class Scoring(NamedTuple):
+    """What was scored."""
+
+    scorer: str
+    """Key of the scorer."""
+    solutions: int
+    """All there are, those that were scored before included."""
+    fresh: int
+    """Of them, scored now."""
+    steps: int
+    unscored: int
+    """Steps without a score, beyond the scorer's limit."""
+    mean: float | None
+    """Mean score of the steps that have one."""
+    rejected: int = 0
+    """Rows that hold no solution."""
+    first_reject: str = ""
+
+    def to_row(self) -> dict[str, Any]:
+        """The numbers for machines."""
+        return self._asdict()
+
+
+def score_run(
+    folder: RunFolder,
+    scorer: StepScorer,
+    tokenizer: Any = None,
+    on_progress: Progress | None = None,
+) -> Scoring:
+    """Step scores of all completions of a run, in its sample store under the scorer's key.
+
+    Stopped at any moment, the same call makes only what is missing.
+
+    Args:
+        folder: the run; its lock must be held.
+        scorer: what scores.
+        tokenizer: the policy's, to tell in which sampled token each step ends; without one the
+            scores are stored alone.
+        on_progress: see `Progress`.
+
+    Raises:
+        DataError: the scorer gives no score in [0, 1], or None, per step.
+        VerifierError: the scorer raised.
+    """
+    store, tell = folder.samples, on_progress or (lambda done, total: None)
+    known = store.keys()
+    missing = sorted(known - store.scores(scorer.key).keys())
+    done = len(known) - len(missing)
+    tell(done, len(known))
+    for keys in _blocks(missing):
+        samples = list(store.chosen(keys))
+        found = _scored(scorer, samples, tokenizer)
+        store.append_scores(
+            scorer.key, ((s.key, row) for s, row in zip(samples, found, strict=True))
+        )
+        done += len(samples)
+        tell(done, len(known))
+    rows = [row for key, row in store.scores(scorer.key).items() if key in known]
+    return _summary(scorer.key, [row.scores for row in rows], len(missing))
+
+
+def _blocks(values: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(values)
+    while block := list(islice(left, AT_ONCE)):
+        yield block
+
+
+def _scored(scorer: StepScorer, samples: Sequence[Sample], tokenizer: Any) -> list[ScoredSteps]:
+    """Ends and scores of each sample, in order; a text without tokens has no ends."""
+    with_ends = [at for at, s in enumerate(samples) if tokenizer is not None and s.ids]
+    rollouts = [_rollout(samples[at]) for at in with_ends]
+    found = dict(zip(with_ends, score_steps(scorer, rollouts, tokenizer), strict=True))
+    texts = [at for at in range(len(samples)) if at not in found]
+    items = [_item(scorer, samples[at].to_item().problem, samples[at].completion) for at in texts]
+    known = iter(ask(scorer, [item for item in items if item is not None]))
+    for at, item in zip(texts, items, strict=True):
+        found[at] = ScoredSteps((), (0.0,) if item is None else next(known))
+    return [found[at] for at in range(len(samples))]
+
+
+def _item(scorer: StepScorer, problem: Problem, text: str) -> StepItem | None:
+    """A solution with its steps; None where it has no words."""
+    if not text.strip():
+        return None
+    return StepItem(problem, step_texts(text, scorer.segment(text)))
+
+
+def _rollout(sample: Sample) -> Rollout:
+    ids = sample.ids or ()
+    prompt = Prompt(sample.to_item().problem, (), sample.prompt)
+    return Rollout(
+        prompt, sample.k, ids, (0.0,) * len(ids), sample.finish or "stop", sample.completion, 0
+    )
+
+
+def score_file(
+    source: str, out: Path, scorer: StepScorer, how: str, on_progress: Progress | None = None
+) -> Scoring:
+    """Step scores of the rows of a file, as rows of another, in the same order.
+
+    A row holds ``problem`` and either ``steps`` or a solution in one text (``completion``,
+    ``response``, ``output``, ``solution``). To its columns come ``line``, ``steps``,
+    ``step_scores``, ``score`` (made of them by ``how``), ``aggregation`` and ``scorer``. Stopped at
+    any moment, the same call goes on where it was.
+
+    Args:
+        source: JSON lines, parquet, csv, a JSON list or a hub id.
+        out: JSON lines.
+        scorer: what scores.
+        how: the aggregation, see `stepmark.prm.AGGREGATIONS`.
+        on_progress: see `Progress`.
+
+    Raises:
+        UnknownNameError: there is no such aggregation.
+        DataError: the file cannot be read, or the scorer gives no score per step.
+        RunError: ``out`` was made of another file or by another scorer.
+        VerifierError: the scorer raised.
+    """
+    if how not in AGGREGATIONS:
+        raise UnknownNameError.of("aggregation", how, AGGREGATIONS)
+    rows, tell = Source(source), on_progress or (lambda done, total: None)
+    earlier = {row["line"]: row for row in _earlier(out, scorer.key, how)}
+    rejects: list[str] = []
+    scores = [tuple(row["step_scores"]) for row in earlier.values()]
+    fresh = 0
+    for block in _blocks(_solutions(rows, scorer, rejects)):
+        new = [one for one in block if not _is_known(one, earlier, out)]
+        found = ask(scorer, [item for _, _, item in new])
+        made = [
+            _out_row(line, row, item, given, scorer.key, how)
+            for (line, row, item), given in zip(new, found, strict=True)
+        ]
+        out.parent.mkdir(parents=True, exist_ok=True)
+        append_rows(out, made)
+        scores += found
+        fresh += len(made)
+        tell(rows.done, rows.size)
+    if not scores:
+        why = f" The first: {rejects[0]}." if rejects else ""
+        raise DataError(f"{source!r} holds no solution that can be scored.{why}")
+    return _summary(scorer.key, scores, fresh)._replace(
+        rejected=len(rejects), first_reject=rejects[0] if rejects else ""
+    )
+
+
+Solution = tuple[int, Mapping[str, Any], StepItem]
+
+
+def _solutions(rows: Source, scorer: StepScorer, rejects: list[str]) -> Iterator[Solution]:
+    """The solutions of a file by line; why a row is none goes to the rejects."""
+    for line, row in rows.rows():
+        try:
+            if isinstance(row, Rejected):
+                raise row
+            yield line, row, _read(row, scorer)
+        except (Rejected, ValueError) as why:
+            rejects.append(f"line {line}: {why}")
+
+
+def _read(row: Mapping[str, Any], scorer: StepScorer) -> StepItem:
+    text = row.get("problem")
+    if not isinstance(text, str):
+        raise ValueError("it has no text in the column problem")
+    gold = row.get("gold")
+    given = row.get("problem_id") or row.get("id")
+    problem = Problem(
+        str(given or problem_id(text)), text, gold if isinstance(gold, str) else None, meta=row
+    )
+    steps = row.get("steps")
+    if steps is None:
+        whole = next((row[name] for name in TEXTS if isinstance(row.get(name), str)), "")
+        item = _item(scorer, problem, whole)
+    else:
+        is_texts = isinstance(steps, list) and all(isinstance(step, str) for step in steps)
+        if not is_texts or not all(step.strip() for step in steps):
+            raise ValueError(f"steps is {steps!r:.60}; it must be a list of texts, none blank")
+        item = StepItem(problem, tuple(steps)) if steps else None
+    if item is None:
+        raise ValueError(f"it has no steps, and no solution in {', '.join(TEXTS)}")
+    return item
+
+
+def _digest(problem: str, steps: Iterable[str]) -> str:
+    return text_hash(json.dumps([problem, *steps]))
+
+
+def _is_known(solution: Solution, earlier: Mapping[int, Mapping[str, Any]], out: Path) -> bool:
+    line, _, item = solution
+    if line not in earlier:
+        return False
+    was = earlier[line]
+    if _digest(was["problem"], was["steps"]) != _digest(item.problem.text, item.steps):
+        raise RunError(
+            f"{str(out)!r} holds scores of another file: its row of line {line} has another "
+            "problem or other steps than that line has now. Choose another --out."
+        )
+    return True
+
+
+def _earlier(out: Path, key: str, how: str) -> list[dict[str, Any]]:
+    rows = read_rows(out)
+    for row in rows:
+        was = (row.get("scorer"), row.get("aggregation"))
+        if was != (key, how) or "line" not in row:
+            raise RunError(
+                f"{str(out)!r} exists and holds rows of the scorer {was[0]!r}, aggregated by "
+                f"{was[1]!r}; now they would be of {key!r} by {how!r}. Choose another --out."
+            )
+    return rows
+
+
+def _out_row(
+    line: int,
+    row: Mapping[str, Any],
+    item: StepItem,
+    scores: tuple[float | None, ...],
+    key: str,
+    how: str,
+) -> dict[str, Any]:
+    return {
+        **row,
+        "line": line,
+        "steps": list(item.steps),
+        "step_scores": list(scores),
+        "score": aggregate(scores, how),
+        "aggregation": how,
+        "scorer": key,
+    }
+
+
+def _summary(key: str, rows: Sequence[Sequence[float | None]], fresh: int) -> Scoring:
+    every = [score for row in rows for score in row]
+    known = [score for score in every if score is not None]
+    mean = sum(known) / len(known) if known else None
+    return Scoring(key, len(rows), fresh, len(every), len(every) - len(known), mean)
