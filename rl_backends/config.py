@@ -80,6 +80,15 @@ class AlgorithmConfig(BaseModel):
     """Where metrics go besides ``metrics.jsonl``: ``tensorboard``, ``trackio``, ``wandb``, or a
     class of yours, ``file.py:Class``. May change when a run is resumed."""
 
+    def iteration_of(self, step: int) -> int:
+        """Which outer iteration a step, from 1, belongs to, from 0."""
+        return (step - 1) * self.outer // self.steps
+
+    def steps_of(self, iteration: int) -> list[int]:
+        """The steps of an outer iteration."""
+        every = range(1, self.steps + 1)
+        return [step for step in every if self.iteration_of(step) == iteration]
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if self.outer > max(self.steps, 1):

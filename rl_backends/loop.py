@@ -178,8 +178,9 @@ class Loop:
 
     def _groups(self, step: int) -> list[tuple[Marked, ...]]:
         """The step's groups; what goes wrong here leaves a checkpoint of the step before."""
-        if step > 1 and _outer(step, self.config) != _outer(step - 1, self.config):
-            self._refresh_reward_models(_outer(step - 1, self.config))
+        iteration = self.config.iteration_of(step)
+        if step > 1 and iteration != self.config.iteration_of(step - 1):
+            self._refresh_reward_models(iteration - 1)
             # Algorithm 1, line 3: the reference becomes the policy, and so does what samples.
             self.keeper.change(reference=self.parts.frozen.refresh(self.policy.model))
         try:
@@ -196,6 +197,7 @@ class Loop:
             raise save_replay(self.folder.path, broken, self.parts.updater, self.policy) from None
 
     def _between_minibatches(self) -> None:
+        """Stop when asked for; a checkpoint inside of the step when due."""
         self.stop.check()
         every, window = self.config.save_every_minibatches, self.keeper.window
         if window is None or every is None or not window.done or window.done % every:
@@ -226,8 +228,7 @@ class Loop:
         refresher = self.parts.refresher
         if self.config.outer == 1 or not refresher.is_due(iteration):
             return
-        every = range(1, self.config.steps + 1)
-        steps = [step for step in every if _outer(step, self.config) == iteration]
+        steps = self.config.steps_of(iteration)
         self.keeper.save()
         found = refresher.refresh(iteration, steps)
         self.keeper.change(reward_models=refresher.state())
@@ -245,8 +246,3 @@ class Loop:
             f"The run in {self.folder.path} can be resumed.",
             self.stop.number,
         )
-
-
-def _outer(step: int, config: Any) -> int:
-    """Which outer iteration a step, from 1, belongs to, from 0."""
-    return (step - 1) * config.outer // config.steps
