@@ -46,3 +46,18 @@ def test_uniform_numbers_depend_on_their_seed_alone() -> None:
     assert torch.equal(together[1:2], uniforms([4], 6))
     assert torch.equal(together[:, :2], uniforms([3, 4, 5], 2))
     assert bool(((together >= 0) & (together < 1)).all())
+
+
+def test_a_large_vocabulary_is_drawn_as_by_one_plain_cumulative_sum() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for words in (1, 127, 128, 129, 5000):
+        logits_V = 3 * torch.randn(words, generator=generator)
+        logits_V[1::3] = -torch.inf
+        spread_B = (torch.arange(999, dtype=torch.float64) + 0.5) / 999
+        spread_B[-1] = 1 - 2**-53
+        tokens_B, logps_B = draw(logits_V.expand(len(spread_B), -1), spread_B, Sampling())
+        shares_V = torch.softmax(logits_V.double(), -1)
+        plain_B = torch.searchsorted(shares_V.cumsum(-1), spread_B[:-1], right=True)
+        assert torch.equal(tokens_B[:-1], plain_B)
+        assert int(tokens_B[-1]) == int(shares_V.nonzero().max())
+        assert torch.allclose(logps_B, shares_V[tokens_B].log().float(), atol=1e-5)

@@ -1,6 +1,6 @@
 """How the next tokens are drawn from logits: vectorised, and the same whoever shares the batch.
 
-Shapes: ``B`` rows of a batch, ``V`` vocabulary.
+Shapes: ``B`` rows of a batch, ``V`` vocabulary, ``K`` stretches of ``S`` tokens of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from stepmark.types import Sampling
 
 __all__ = ["draw", "uniforms"]
 
+STRETCH = 128
+"""Tokens whose probabilities are summed first; cumulated one by one in the stretch that is hit."""
+
 
 def uniforms(seeds: Sequence[int], count: int) -> Tensor:
     """One row of ``count`` numbers in [0, 1) per seed, float64; a row depends on its seed alone."""
@@ -25,26 +28,52 @@ def uniforms(seeds: Sequence[int], count: int) -> Tensor:
 def draw(logits_BV: Tensor, uniforms_B: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     """The next token of every row, and its log-prob under the temperature, in nats, float32.
 
-    Inverse CDF in float64: the token is the first whose cumulated probability exceeds the row's
-    uniform number. Greedy takes the most probable token, with its log-prob at temperature 1.
-    ``top_k`` keeps the k most probable tokens, then ``top_p`` the fewest that reach its mass; the
-    log-prob is that of the distribution before they cut it.
+    Inverse CDF, cumulated in float64: the token is the first whose cumulated probability exceeds
+    the row's uniform number. Greedy takes the most probable token, with its log-prob at
+    temperature 1. ``top_k`` keeps the k most probable tokens, then ``top_p`` the fewest that reach
+    its mass; the log-prob is that of the distribution before they cut it.
     """
+    scaled_BV = logits_BV.float()
+    if sampling.temperature not in (0, 1):
+        scaled_BV = scaled_BV / sampling.temperature
+    mass = _Mass(scaled_BV)
     if sampling.temperature == 0:
-        scaled_BV = logits_BV.float()
         tokens_B = scaled_BV.argmax(-1)
     else:
-        scaled_BV = logits_BV.float() / sampling.temperature
-        tokens_B = _inverse_cdf(_kept(scaled_BV, sampling), uniforms_B)
-    chosen_B = scaled_BV.gather(-1, tokens_B[:, None]).squeeze(-1)
-    return tokens_B, chosen_B - torch.logsumexp(scaled_BV, dim=-1)
+        kept_BV = _kept(scaled_BV, sampling)
+        tokens_B = (mass if kept_BV is scaled_BV else _Mass(kept_BV)).token_at(uniforms_B)
+    return tokens_B, scaled_BV.gather(-1, tokens_B[:, None]).squeeze(-1) - mass.norm_B
 
 
-def _inverse_cdf(scaled_BV: Tensor, uniforms_B: Tensor) -> Tensor:
-    peak_B1 = scaled_BV.amax(-1, keepdim=True)
-    mass_BV = (scaled_BV - peak_B1).double().exp_().cumsum_(-1)
-    reached_B1 = (uniforms_B * mass_BV[:, -1])[:, None]
-    return torch.searchsorted(mass_BV, reached_B1, right=True).squeeze(-1)
+class _Mass:
+    """Probabilities of tokens over that of the most probable one, and their sums."""
+
+    def __init__(self, scaled_BV: Tensor) -> None:
+        rows, words = scaled_BV.shape
+        peak_B1 = scaled_BV.amax(-1, keepdim=True)
+        mass_BV = scaled_BV.new_zeros(rows, -(-words // STRETCH) * STRETCH)
+        torch.sub(scaled_BV, peak_B1, out=mass_BV[:, :words]).exp_()
+        self.mass_BKS = mass_BV.unflatten(-1, (-1, STRETCH))
+        self.ends_BK = self.mass_BKS.sum(-1, dtype=torch.float64).cumsum_(-1)
+        self.norm_B = peak_B1[:, 0] + self.ends_BK[:, -1].log().float()
+
+    def token_at(self, uniforms_B: Tensor) -> Tensor:
+        """The first token of each row whose cumulated share exceeds the number."""
+        rows_B = torch.arange(len(uniforms_B), device=uniforms_B.device)
+        reached_B = uniforms_B * self.ends_BK[:, -1]
+        below_B = torch.nextafter(self.ends_BK[:, -1], torch.zeros_like(reached_B))
+        stretch_B1 = _first_above(self.ends_BK, torch.minimum(reached_B, below_B))
+        inside_BS = self.mass_BKS[rows_B, stretch_B1[:, 0]].double().cumsum_(-1)
+        starts_BK = torch.nn.functional.pad(self.ends_BK[:, :-1], (1, 0))
+        left_B = reached_B - starts_BK.gather(-1, stretch_B1)[:, 0]
+        # Sums in another order differ in the last digit: the hit stays within its stretch.
+        below_B = torch.nextafter(inside_BS[:, -1], torch.zeros_like(left_B))
+        place_B1 = _first_above(inside_BS, torch.minimum(left_B, below_B))
+        return (stretch_B1 * STRETCH + place_B1)[:, 0]
+
+
+def _first_above(sums_BX: Tensor, numbers_B: Tensor) -> Tensor:
+    return torch.searchsorted(sums_BX, numbers_B[:, None], right=True)
 
 
 def _kept(scaled_BV: Tensor, sampling: Sampling) -> Tensor:

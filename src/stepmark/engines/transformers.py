@@ -208,8 +208,8 @@ class TransformersEngine:
         width = getattr(config, "head_dim", None) or config.hidden_size // heads
         kept = getattr(config, "num_key_value_heads", None) or heads
         per_token = 2 * config.num_hidden_layers * kept * width * model.dtype.itemsize
-        # Logits stand three times: as the model gives them, tempered, and as a float64 CDF.
-        per_row = length * per_token + 20 * config.vocab_size
+        # Logits stand four times: as the model gives them, float32, tempered, and as probabilities.
+        per_row = length * per_token + 16 * config.vocab_size
         gib = self.memory_gib
         if gib is None and model.device.type == "cuda":
             gib = 0.3 * torch.cuda.get_device_properties(model.device).total_memory / 2**30
