@@ -60,6 +60,8 @@ class StepFigures:
     """Over all labelled steps. High also for a scorer that knows only which positions are risky."""
     within_auroc: float | None
     """Mean over solutions that have steps of both kinds."""
+    mixed: int
+    """How many solutions have."""
     by_position: tuple[tuple[int, int, float | None], ...]
     """Position from 1, labelled steps there, their AUROC; the tenth stands for all from there."""
     average_precision: float | None
@@ -90,11 +92,17 @@ class Evaluation:
     steps: StepFigures
     last_minima: float | None
     """Share of solutions whose least score is at the last step; high for outcome models."""
+    long: int
+    """How many solutions with two or more scored steps that is of."""
     length_correlation: float | None
     """Spearman's, of the aggregated score and the number of steps."""
+    whole: int
+    """Solutions that have an aggregated score, as all of their steps have one."""
     aggregation: str
     outcome_auroc: float | None
     """Of the aggregated score, for right final answers; None where rows do not tell."""
+    answered: int
+    """Solutions with an aggregated score whose final answer is known to be right or wrong."""
     confusion: Mapping[tuple[int, int], int]
     """Solutions by first error and prediction, each -1 for none."""
 
@@ -175,11 +183,14 @@ def evaluate(
         floors=_floors(told, labels) if both else {},
         steps=_step_figures(scored, threshold),
         last_minima=share_of_last_minima([one.scores for one in scored]),
+        long=sum(sum(score is not None for score in one.scores) > 1 for one in scored),
         length_correlation=rank_correlation(
             [total for _, total in known], [len(one.scores) for one, _ in known]
         ),
+        whole=len(known),
         aggregation=aggregation,
         outcome_auroc=auroc([total for total, _ in outcomes], [right for _, right in outcomes]),
+        answered=len(outcomes),
         confusion=Counter(zip(labels, said, strict=True)),
     )
 
@@ -234,6 +245,7 @@ def _step_figures(scored: Sequence[Scored], threshold: float) -> StepFigures:
         wrong=len(rights) - sum(rights),
         auroc=auroc(scores, rights),
         within_auroc=sum(within) / len(within) if within else None,
+        mixed=len(within),
         by_position=tuple(
             (index + 1, len(rights), auroc(scores, rights))
             for index, (scores, rights) in sorted(positions.items())

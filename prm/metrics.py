@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stepmark.errors import ConfigError
+from stepmark.statistics import Interval, wilson
 
 __all__ = [
     "Bin",
@@ -25,6 +26,7 @@ __all__ = [
     "average_precision",
     "best_threshold",
     "calibration",
+    "f1_interval",
     "first_below",
     "first_errors",
     "processbench_f1",
@@ -106,14 +108,45 @@ def first_errors(predictions: Sequence[int], labels: Sequence[int]) -> FirstErro
     )
 
 
+def _slopes(hit: float, clear: float) -> tuple[float, float]:
+    """dF/da = 2 b^2 / (a + b)^2, and the same the other way round; 0 where F1 has none."""
+    total = hit + clear
+    return (2 * (clear / total) ** 2, 2 * (hit / total) ** 2) if total else (0.0, 0.0)
+
+
 def _f1_error(hit: float, clear: float, errors: int, corrects: int) -> float:
-    r"""Delta method: dF/da = 2 b^2 / (a + b)^2, and the same the other way round."""
-    if hit + clear == 0:
-        return 0.0
-    slope_hit, slope_clear = (2 * (x / (hit + clear)) ** 2 for x in (clear, hit))
+    """Delta method."""
+    of_hit, of_clear = _slopes(hit, clear)
     return math.sqrt(
-        slope_hit**2 * hit * (1 - hit) / errors + slope_clear**2 * clear * (1 - clear) / corrects
+        of_hit**2 * hit * (1 - hit) / errors + of_clear**2 * clear * (1 - clear) / corrects
     )
+
+
+def f1_interval(found: FirstErrors) -> Interval:
+    r"""95 % interval of F1 from Wilson's intervals of its two accuracies; sensible at 0 and at 1.
+
+    .. math:: F_1 - \sqrt{(s_{err} (a_{err} - l_{err}))^2 + (s_{cor} (a_{cor} - l_{cor}))^2}
+
+    and likewise upwards, with the slopes s of F1 and the lower bounds l; never beyond what F1 would
+    be at both bounds.
+
+    >>> low, high = f1_interval(first_errors([0, 1, -1, -1], [0, 0, -1, -1]))
+    >>> round(low, 2), round(high, 2)
+    (0.28, 0.95)
+    """
+    hit, clear = found.error_accuracy, found.correct_accuracy
+    bounds = [
+        wilson(round(share * n), n) for share, n in ((hit, found.errors), (clear, found.corrects))
+    ]
+    slopes = _slopes(hit, clear)
+
+    def reach(side: int) -> float:
+        steps = (bound[side] - at for bound, at in zip(bounds, (hit, clear), strict=True))
+        return math.hypot(*(slope * step for slope, step in zip(slopes, steps, strict=True)))
+
+    least, most = (processbench_f1(*ends) for ends in zip(*bounds, strict=True))
+    low, high = max(least, found.f1 - reach(0)), min(most, found.f1 + reach(1))
+    return Interval(low, high) if hit + clear else Interval(0.0, most)
 
 
 def best_threshold(rows: Sequence[Sequence[float | None]], labels: Sequence[int]) -> float:
