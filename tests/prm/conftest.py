@@ -62,3 +62,9 @@ def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return made[kind]
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def by_bytes() -> Any:
+    """A tokenizer that gives one token a byte."""
+    return byte_tokenizer()

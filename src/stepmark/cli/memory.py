@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from .plan import Plan
 
-__all__ = ["estimate", "memory_line", "tell_memory"]
+__all__ = ["estimate", "is_cast", "memory_line", "mib", "tell_memory"]
 
 
 def estimate(plan: Plan) -> list[MemoryRow] | None:
@@ -29,7 +29,7 @@ def estimate(plan: Plan) -> list[MemoryRow] | None:
     return memory_rows(
         shape,
         dtype=config.model.dtype,
-        is_cast=_is_cast(config.model),
+        is_cast=is_cast(config.model),
         checkpointing=config.model.gradient_checkpointing,
         microbatch_tokens=algorithm.tokens_per_microbatch,
         frozen=frozen,
@@ -39,7 +39,7 @@ def estimate(plan: Plan) -> list[MemoryRow] | None:
     )
 
 
-def _is_cast(model: Any) -> bool:
+def is_cast(model: Any) -> bool:
     """What ``auto`` will be on the device that is named, as far as it can be known here."""
     import torch
 
@@ -67,18 +67,17 @@ def tell_memory(plan: Plan) -> None:
     table = grid("memory (estimate)", "MiB")
     table.columns[1].justify = "right"
     for row in rows:
-        table.add_row(row.what, _mib(row.size))
-    table.add_row("together", _mib(sum(row.size for row in rows)), style="bold")
+        table.add_row(row.what, mib(row.size))
+    table.add_row("together", mib(sum(row.size for row in rows)), style="bold")
     err.print(table, soft_wrap=False)
 
 
 def memory_line(plan: Plan) -> str:
     """The sum in one line, for the start of a run; empty where there is no estimate."""
     rows = estimate(plan)
-    return (
-        "" if rows is None else f"memory: about {_mib(sum(r.size for r in rows))} MiB at the peak"
-    )
+    return "" if rows is None else f"memory: about {mib(sum(r.size for r in rows))} MiB at the peak"
 
 
-def _mib(size: int) -> str:
+def mib(size: int) -> str:
+    """Bytes in MiB, for people."""
     return f"{size / 2**20:,.0f}" if size > 10 * 2**20 else f"{size / 2**20:.1f}"

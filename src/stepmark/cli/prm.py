@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from . import prm_convert, prm_eval, prm_inspect, prm_score
+from . import prm_convert, prm_eval, prm_inspect, prm_score, prm_train
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Process reward models: convert, score, eval.")
+app = typer.Typer(no_args_is_help=True, help="Process reward models: convert, train, score.")
 app.command("convert")(prm_convert.convert)
 app.command("eval")(prm_eval.evaluate)
 app.command("inspect")(prm_inspect.inspect)
 app.command("score")(prm_score.score)
+app.command("train")(prm_train.train)

@@ -36,6 +36,14 @@ SHOWN: tuple[tuple[str, str, str], ...] = (
 """The numbers that matter of each step: metric, the word for it, how it is written. The loss is
 left out where there is a reward: in reinforcement learning it is no sign of progress."""
 
+HELD_OUT: tuple[tuple[str, str, str], ...] = (
+    ("accuracy", "accuracy", "{:.1%}"),
+    ("f1", "F1 of first errors", "{:.3f}"),
+    ("step_f1", "F1 of steps", "{:.3f}"),
+    ("loss", "loss", "{:.3f}"),
+)
+"""The number of a held-out evaluation that is shown: the first of these that there is."""
+
 KEPT_LINES = 6
 """Lines of a completion in the live view: its last ones, where the answer stands."""
 
@@ -121,11 +129,13 @@ class Watch:
             self._say(f"{self.what} step {step} of {steps}: {numbers}{self._left(step, steps)}")
 
     def _evaluated(self, event: Any) -> None:
-        accuracy = event.metrics.get("accuracy")
         best = ", the best so far" if event.is_best and event.step else ""
-        if accuracy is not None:
-            self.accuracy = f"{accuracy:.1%} (step {event.step})"
-            self._say(f"{self.what} step {event.step}: held-out accuracy {accuracy:.1%}{best}")
+        for name, word, text in HELD_OUT:
+            if name in event.metrics:
+                said = text.format(event.metrics[name])
+                self.accuracy = f"{said} (step {event.step})"
+                self._say(f"{self.what} step {event.step}: held-out {word} {said}{best}")
+                return
 
     def _say(self, line: str) -> None:
         self.console.print(line, markup=False)

@@ -1,0 +1,93 @@
+"""Which rows each optimizer step learns from: a pure function of the seed and the step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from stepmark.seeds import derive_seed
+
+__all__ = ["Batches", "Place"]
+
+
+class Place(NamedTuple):
+    """A batch of an epoch."""
+
+    epoch: int
+    """From 0."""
+    rows: list[int]
+    """Numbers of the rows, in the order in which they were drawn."""
+
+
+class Batches:
+    """The batches of all epochs; nothing is stored, so a resumed run cannot drift.
+
+    Args:
+        rows: how many there are.
+        size: rows of a batch; the last one of an epoch may be smaller, one of units larger.
+        seed: of the run.
+        rare: which rows are of one kind of two; a balanced epoch has as many of either, all of the
+            rarer kind. None for an epoch of all rows.
+        unit: rows of equal value stay together; None for each by itself.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        size: int,
+        seed: int,
+        rare: Sequence[bool] | None = None,
+        unit: Callable[[int], Hashable] | None = None,
+    ) -> None:
+        self.rows, self.size, self.seed = rows, size, seed
+        self.rare, self.unit = rare, unit
+        self._epoch, self._batches = -1, list[list[int]]()
+
+    @property
+    def per_epoch(self) -> int:
+        """Batches of the first epoch."""
+        return len(self.of_epoch(0))
+
+    def steps(self, epochs: float) -> int:
+        """Optimizer steps that so many epochs are, at least one."""
+        return max(1, ceil(self.per_epoch * epochs - 1e-9))
+
+    def of_step(self, step: int) -> Place:
+        """The batch of an optimizer step, from 1."""
+        epoch, before = 0, 0
+        while step - 1 - before >= len(self.of_epoch(epoch)):
+            before += len(self.of_epoch(epoch))
+            epoch += 1
+        return Place(epoch, self.of_epoch(epoch)[step - 1 - before])
+
+    def of_epoch(self, epoch: int) -> list[list[int]]:
+        """All batches of an epoch."""
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, self._drawn(epoch)
+        return self._batches
+
+    def _drawn(self, epoch: int) -> list[list[int]]:
+        draw = random.Random(derive_seed(self.seed, "order", epoch))
+        units: dict[Hashable, list[int]] = {}
+        for row in self._chosen(draw):
+            units.setdefault(row if self.unit is None else self.unit(row), []).append(row)
+        order = list(units.values())
+        draw.shuffle(order)
+        batches: list[list[int]] = [[]]
+        for rows in order:
+            if batches[-1] and len(batches[-1]) + len(rows) > self.size:
+                batches.append([])
+            batches[-1] += rows
+        return batches
+
+    def _chosen(self, draw: random.Random) -> list[int]:
+        if self.rare is None:
+            return list(range(self.rows))
+        kinds = (
+            [n for n in range(self.rows) if bool(self.rare[n]) == wanted]
+            for wanted in (True, False)
+        )
+        few, many = sorted(([*kind] for kind in kinds), key=len)
+        return sorted(few + draw.sample(many, len(few)))
