@@ -13,7 +13,7 @@ searched for in tokenized text, where it may have become other tokens, or stand 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
@@ -81,8 +81,33 @@ class Encoded(NamedTuple):
         return len(self.prompt_ids) + len(self.ids)
 
 
+REMEMBERED = 4096
+"""Texts whose tokens an encoder holds, and as many prompts; some MB at most."""
+LONGEST_REMEMBERED = 4000
+"""Characters of such a text."""
+
+
+class _Remembered(dict[str, tuple[int, ...]]):
+    """Tokens by text, worked out once: rows that share a beginning repeat it. The oldest leave."""
+
+    def __init__(self, tokens_of: Callable[[Any], tuple[int, ...]]) -> None:
+        super().__init__()
+        self.tokens_of = tokens_of
+
+    def get_or_make(self, text: str, source: Any = None) -> tuple[int, ...]:
+        """The tokens of a text, made of ``source`` where that is more than the text."""
+        found = self.get(text)
+        if found is None:
+            found = self.tokens_of(text if source is None else source)
+            if len(text) <= LONGEST_REMEMBERED:
+                if len(self) >= REMEMBERED:
+                    self.pop(next(iter(self)), None)
+                self[text] = found
+        return found
+
+
 class StepEncoder:
-    """Encodes solutions for one reward model.
+    """Encodes solutions for one reward model; its tokenizer must not change meanwhile.
 
     Args:
         tokenizer: the reward model's, of transformers; the policy's may be another.
@@ -98,6 +123,8 @@ class StepEncoder:
         self.template = PromptTemplate(
             "prm", settings.template, system=settings.system, chat=settings.chat
         )
+        self._steps = _Remembered(self._plain)
+        self._prompts = _Remembered(self._prompt)
         self.separator_ids = self._plain(settings.separator) if settings.separator else ()
         self.tag_ids = self._tag_ids()
 
@@ -125,11 +152,11 @@ class StepEncoder:
                 f"The solution of problem {problem.id!r} has no steps, so nothing in it can be "
                 "scored. Leave the row out, or split the text with another splitter."
             )
-        prompt = render(problem, self.tokenizer, self.template, max_tokens=0).ids
+        prompt = self._prompts.get_or_make(problem.text, problem)
         ids: list[int] = []
         ends: list[int] = []
         for number, step in enumerate(steps, 1):
-            own = (*self._plain(step), *self.separator_ids, *self.tag_ids)
+            own = (*self._steps.get_or_make(step), *self.separator_ids, *self.tag_ids)
             if not own:
                 raise DataError(
                     f"Step {number} of problem {problem.id!r} is {step!r}, which has no tokens. "
@@ -159,6 +186,9 @@ class StepEncoder:
         if overflow == "drop_row":
             return Encoded(prompt, (), (), steps)
         return Encoded(prompt, tuple(ids), tuple(ends), steps - len(ends))
+
+    def _prompt(self, problem: Problem) -> tuple[int, ...]:
+        return render(problem, self.tokenizer, self.template, max_tokens=0).ids
 
     def _plain(self, text: str) -> tuple[int, ...]:
         """Ids of a text in which nothing is a special token, whatever it looks like."""

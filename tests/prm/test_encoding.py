@@ -56,6 +56,37 @@ def test_every_step_ends_where_its_own_tokens_end(tokenizer: Any) -> None:
     assert found.length == len(found.prompt_ids) + len(found.ids)
 
 
+def test_what_is_remembered_of_other_rows_changes_nothing(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stepmark.prm import encoding
+
+    monkeypatch.setattr(encoding, "REMEMBERED", 2)
+    monkeypatch.setattr(encoding, "LONGEST_REMEMBERED", 40)
+    shared = encoder(tokenizer, separator="\n\n")
+    others = [Problem(f"q{n}", f"{n}?", None) for n in range(3)]
+    rows = [(PROBLEM, STEPS[:n]) for n in (1, 2, 3)] + [(one, STEPS) for one in others]
+    rows += [(Problem("other id", PROBLEM.text, None), STEPS[::-1]), (PROBLEM, ("x " * 40,))]
+    fresh = [encoder(tokenizer, separator="\n\n").encode(*row) for row in rows]
+    assert [shared.encode(*row) for row in [*rows, *rows]] == [*fresh, *fresh]
+    assert len(shared._steps) == len(shared._prompts) == 2
+
+
+def test_a_text_that_repeats_is_tokenized_once(tokenizer: Any) -> None:
+    made = encoder(tokenizer)
+    seen: list[str] = []
+
+    def counted(text: str, **settings: Any) -> Any:
+        seen.append(text)
+        return tokenizer(text, **settings)
+
+    made.tokenizer = counted
+    made._prompts.tokens_of = lambda problem: (1, 2)
+    for number in (1, 2, 3):
+        made.encode(PROBLEM, STEPS[:number])
+    assert seen == list(STEPS)
+
+
 def test_the_beginning_of_a_solution_is_the_beginning_of_its_tokens(tokenizer: Any) -> None:
     made = encoder(tokenizer)
     whole = made.encode(PROBLEM, STEPS)
