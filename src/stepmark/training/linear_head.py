@@ -8,7 +8,8 @@ r"""Log-probs through a linear head: logits of a few tokens at a time, gradients
     \partial H / \partial z_v = -p_v (\log p_v + H)
 
 Forward keeps one number per token, the log of the sum. Backward makes the logits of a chunk again
-and turns them into their gradient in place: one chunk of tokens x vocabulary is all that is held.
+and turns them into their gradient in place: one chunk of tokens x vocabulary is all that is held
+(two where entropies are asked for), in one piece of memory for all chunks.
 
 Shapes: ``N`` sampled tokens, ``D`` hidden width, ``V`` vocabulary, ``C`` tokens of one chunk.
 """
@@ -79,19 +80,24 @@ class _Head(torch.autograd.Function):
         norms: list[Tensor] = []
         logps: list[Tensor] = []
         entropies: list[Tensor] = []
+        logits_of = _Logits(weight_VD, bias_V, temperature, min(chunk, len(hidden_ND)))
+        mass_room = torch.empty_like(logits_of.room) if with_entropy else None
         with torch.autocast(hidden_ND.device.type, enabled=False):
             for hidden_CD, targets_C in zip(
                 hidden_ND.split(chunk), targets_N.split(chunk), strict=True
             ):
-                scaled_CV = _scaled(hidden_CD, weight_VD, bias_V, temperature)
+                scaled_CV = logits_of(hidden_CD)
                 peak_C = scaled_CV.amax(-1)
-                mass_CV = (scaled_CV - peak_C[:, None]).exp_()
+                chosen_C = scaled_CV.gather(-1, targets_C[:, None]).squeeze(-1)
+                below_CV = scaled_CV.sub_(peak_C[:, None])
+                room = None if mass_room is None else mass_room[: len(below_CV)]
+                mass_CV = below_CV.exp_() if room is None else torch.exp(below_CV, out=room)
                 total_C = mass_CV.sum(-1)
-                norm_C = peak_C + total_C.log()
-                logps.append(scaled_CV.gather(-1, targets_C[:, None]).squeeze(-1) - norm_C)
-                norms.append(norm_C)
+                log_total_C = total_C.log()
+                norms.append(peak_C + log_total_C)
+                logps.append(chosen_C - norms[-1])
                 if with_entropy:
-                    entropies.append(norm_C - mass_CV.mul_(scaled_CV).sum(-1) / total_C)
+                    entropies.append(log_total_C - mass_CV.mul_(below_CV).sum(-1) / total_C)
         norm_N = torch.cat(norms)
         entropy_N = torch.cat(entropies) if with_entropy else None
         ctx.save_for_backward(hidden_ND, weight_VD, bias_V, targets_N, norm_N, entropy_N)
@@ -110,9 +116,10 @@ class _Head(torch.autograd.Function):
         # Sums over chunks are kept in float32, whatever the weights are in.
         weight_grad_VD = norm_N.new_zeros(weight_VD.shape) if needs_weight else None
         bias_grad_V = norm_N.new_zeros(len(weight_VD)) if needs_bias else None
+        logits_of = _Logits(weight_VD, bias_V, ctx.temperature, min(ctx.chunk, len(hidden_ND)))
         for start in range(0, len(hidden_ND), ctx.chunk):
             part = slice(start, start + ctx.chunk)
-            grad_CV = _scaled(hidden_ND[part], weight_VD, bias_V, ctx.temperature)
+            grad_CV = logits_of(hidden_ND[part])
             _to_gradient(
                 grad_CV,
                 norm_N[part],
@@ -137,12 +144,25 @@ class _Head(torch.autograd.Function):
         return hidden_grad_ND, *sums, None, None, None, None
 
 
-def _scaled(
-    hidden_CD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, temperature: float
-) -> Float[Tensor, "C V"]:
-    """Tempered logits in float32, in a tensor of their own."""
-    logits_CV = nn.functional.linear(hidden_CD, weight_VD, bias_V).float()
-    return logits_CV if temperature == 1 else logits_CV.div_(temperature)
+class _Logits:
+    """Tempered logits in float32 of one chunk after another, in the same memory."""
+
+    def __init__(
+        self, weight_VD: Tensor, bias_V: Tensor | None, temperature: float, most: int
+    ) -> None:
+        self.weight_VD, self.bias_V, self.temperature = weight_VD, bias_V, temperature
+        self.room = weight_VD.new_empty(most, len(weight_VD), dtype=torch.float32)
+
+    def __call__(self, hidden_CD: Tensor) -> Float[Tensor, "C V"]:
+        """Those of these tokens; the ones before are overwritten."""
+        logits_CV, weight_DV = self.room[: len(hidden_CD)], self.weight_VD.T
+        if self.weight_VD.dtype != torch.float32:
+            logits_CV.copy_(nn.functional.linear(hidden_CD, self.weight_VD, self.bias_V))
+        elif self.bias_V is None:
+            torch.mm(hidden_CD, weight_DV, out=logits_CV)
+        else:
+            torch.addmm(self.bias_V, hidden_CD, weight_DV, out=logits_CV)
+        return logits_CV if self.temperature == 1 else logits_CV.div_(self.temperature)
 
 
 def _to_gradient(
