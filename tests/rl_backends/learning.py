@@ -62,9 +62,9 @@ KEPT = (
 )
 PPO = (
     "algorithm.backend=ppo",
-    "algorithm.steps=20",
+    "algorithm.steps=30",
     "algorithm.learning_rate=3e-4",
-    "algorithm.critic_learning_rate=1e-3",
+    "algorithm.critic_learning_rate=2e-3",
     "algorithm.critic_warmup_steps=2",
     "algorithm.beta=0.005",
     "algorithm.mu=2",
@@ -74,6 +74,7 @@ PPO = (
 GRPO = (*SHORT, "algorithm.backend=grpo", "algorithm.learning_rate=2e-4", "algorithm.beta=0.005")
 PROCESS = (
     *GRPO,
+    "algorithm.steps=60",
     'reward.scorers=["arith-steps"]',
     "reward.outcome=1",
     "reward.process=1",
