@@ -21,7 +21,7 @@ from stepmark.errors import ConfigError
 
 from .encoding import Encoded, StepEncoder
 from .likelihood import step_logps
-from .model_scorer import TOKENS_PER_BATCH, ModelScorer, encoding_settings
+from .model_scorer import ModelScorer, encoding_settings, known_dtype
 from .places import folder_digest, folder_of
 
 __all__ = ["Implicit"]
@@ -36,7 +36,7 @@ class Implicit(ModelScorer):
         beta: weight of the log-ratio; 0.05 in both papers.
         dtype: in which both models compute.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-        tokens_per_batch: tokens of one forward pass.
+        tokens_per_batch: tokens of one forward pass; by default as many as suit the device.
         cache: folder that keeps scores between processes; None keeps them in memory.
         **encoding: settings of `stepmark.prm.EncodingSettings`; a chat template is used where the
             tokenizer has one.
@@ -54,14 +54,14 @@ class Implicit(ModelScorer):
         *,
         dtype: str = "float32",
         device: str = "auto",
-        tokens_per_batch: int = TOKENS_PER_BATCH,
+        tokens_per_batch: int | None = None,
         cache: str | Path | None = None,
         **encoding: Any,
     ) -> None:
         if not beta > 0:
             raise ConfigError(f"implicit has beta = {beta!r}; it must be above 0 (0.05 is usual).")
         self.path, self.reference = folder_of(model), folder_of(reference)
-        self.beta, self.dtype, self.device = beta, dtype, device
+        self.beta, self.dtype, self.device = beta, known_dtype(dtype), device
         self.settings = encoding_settings("implicit", {"chat": "auto", **encoding})
         other = folder_digest(self.reference)
         super().__init__(
@@ -93,8 +93,8 @@ class Implicit(ModelScorer):
     def read(self, rows: Sequence[Encoded]) -> list[tuple[float, ...]]:
         """The reward of each kept step, brought to [0, 1]."""
         model, reference, _ = self.loaded
-        own = step_logps(model, rows, self.tokens_per_batch)
-        theirs = step_logps(reference, rows, self.tokens_per_batch)
+        own = step_logps(model, rows, self.budget(model.device))
+        theirs = step_logps(reference, rows, self.budget(model.device))
         return [
             tuple(_score(self.beta, a, b) for a, b in zip(one, two, strict=True))
             for one, two in zip(own, theirs, strict=True)

@@ -19,7 +19,7 @@ import torch
 from stepmark.errors import ConfigError
 
 from .encoding import Encoded, StepEncoder
-from .model_scorer import TOKENS_PER_BATCH, ModelScorer, encoding_settings
+from .model_scorer import ModelScorer, encoding_settings, known_dtype
 from .places import folder_digest, folder_of
 
 __all__ = ["Likelihood", "step_logps"]
@@ -33,7 +33,7 @@ class Likelihood(ModelScorer):
         of: ``mean`` or ``min``: over the tokens of a step.
         dtype: in which the model computes.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-        tokens_per_batch: tokens of one forward pass.
+        tokens_per_batch: tokens of one forward pass; by default as many as suit the device.
         cache: folder that keeps scores between processes; None keeps them in memory.
         **encoding: settings of `stepmark.prm.EncodingSettings`; a chat template is used where the
             tokenizer has one.
@@ -50,13 +50,14 @@ class Likelihood(ModelScorer):
         *,
         dtype: str = "float32",
         device: str = "auto",
-        tokens_per_batch: int = TOKENS_PER_BATCH,
+        tokens_per_batch: int | None = None,
         cache: str | Path | None = None,
         **encoding: Any,
     ) -> None:
         if of not in ("mean", "min"):
             raise ConfigError(f"likelihood has of = {of!r}; it is 'mean' or 'min', over tokens.")
-        self.path, self.of, self.dtype, self.device = folder_of(model), of, dtype, device
+        self.path, self.of, self.device = folder_of(model), of, device
+        self.dtype = known_dtype(dtype)
         self.settings = encoding_settings("likelihood", {"chat": "auto", **encoding})
         super().__init__(
             f"likelihood@{folder_digest(self.path, of, dtype, self.settings)}",
@@ -81,7 +82,7 @@ class Likelihood(ModelScorer):
     def read(self, rows: Sequence[Encoded]) -> list[tuple[float, ...]]:
         """The probability of each kept step."""
         reduce = torch.Tensor.mean if self.of == "mean" else torch.Tensor.min
-        steps = step_logps(self.loaded[0], rows, self.tokens_per_batch)
+        steps = step_logps(self.loaded[0], rows, self.budget(self.loaded[0].device))
         return [tuple(float(reduce(step).exp()) for step in row) for row in steps]
 
 

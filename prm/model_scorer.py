@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 from pydantic import ValidationError
 
@@ -16,10 +16,14 @@ from .cache import ScoreCache, Scores, item_digest
 from .encoding import Encoded, EncodingSettings
 from .steps import Span, split_steps
 
-__all__ = ["Encoder", "ModelScorer", "encoding_settings"]
+__all__ = ["Dtype", "Encoder", "ModelScorer", "encoding_settings", "known_dtype"]
 
-TOKENS_PER_BATCH = 8192
-"""Tokens of one forward pass."""
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+TOKENS_PER_BATCH = {"cpu": 2048}
+"""Tokens of one forward pass unless told otherwise, by device: on a CPU, more of them leave its
+caches and gain nothing."""
+ELSEWHERE = 16384
 
 
 class Encoder(Protocol):
@@ -41,7 +45,7 @@ class ModelScorer(abc.ABC):
         key: name and digest of all that shapes a score.
         splitter: how a text is divided; see `stepmark.prm.SPLITTERS`.
         aggregation: how its scores become that of a solution unless told otherwise.
-        tokens_per_batch: tokens of one forward pass.
+        tokens_per_batch: tokens of one forward pass; by default as many as suit the device.
         cache: folder that keeps scores between processes; None keeps them in memory.
     """
 
@@ -54,7 +58,7 @@ class ModelScorer(abc.ABC):
         *,
         splitter: str = "newline",
         aggregation: str = "min",
-        tokens_per_batch: int = TOKENS_PER_BATCH,
+        tokens_per_batch: int | None = None,
         cache: str | Path | None = None,
     ) -> None:
         self.key = key
@@ -63,6 +67,10 @@ class ModelScorer(abc.ABC):
         self.tokens_per_batch = tokens_per_batch
         split_steps("", splitter)
         self.cache = ScoreCache(key, cache)
+
+    def budget(self, device: Any) -> int:
+        """Tokens of one forward pass on a device of torch."""
+        return self.tokens_per_batch or TOKENS_PER_BATCH.get(device.type, ELSEWHERE)
 
     @property
     @abc.abstractmethod
@@ -113,6 +121,18 @@ class ModelScorer(abc.ABC):
                 f"{item.problem.id!r}; scores are matched to steps by their index. Its encoder "
                 "does not fit its model: report it with this solution."
             )
+
+
+def known_dtype(dtype: str) -> Dtype:
+    """The name of a type that weights may have.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    for known in get_args(Dtype):
+        if dtype == known:
+            return known
+    raise ConfigError(f"dtype is {dtype!r}; allowed are {', '.join(get_args(Dtype))}.")
 
 
 def encoding_settings(scorer: str, given: Mapping[str, Any]) -> EncodingSettings:

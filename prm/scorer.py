@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from stepmark.errors import RunError
 
 from .encoding import Encoded, StepEncoder
-from .model_scorer import TOKENS_PER_BATCH, ModelScorer
+from .model_scorer import Dtype, ModelScorer, known_dtype
 from .places import folder_digest, folder_of
 
 if TYPE_CHECKING:
-    from .loading import Dtype
     from .model import StepModel
 
 __all__ = ["PrmScorer"]
@@ -30,7 +29,7 @@ class PrmScorer(ModelScorer):
         path: folder of the checkpoint, or a hub id of one.
         dtype: in which the model computes.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-        tokens_per_batch: tokens of one forward pass.
+        tokens_per_batch: tokens of one forward pass; by default as many as suit the device.
         cache: folder that keeps scores between processes; None keeps them in memory.
 
     Raises:
@@ -42,14 +41,15 @@ class PrmScorer(ModelScorer):
         self,
         path: str | Path,
         *,
-        dtype: Dtype = "float32",
+        dtype: str = "float32",
         device: str = "auto",
-        tokens_per_batch: int = TOKENS_PER_BATCH,
+        tokens_per_batch: int | None = None,
         cache: str | Path | None = None,
     ) -> None:
         from .checkpoint import read_card
 
-        self.path, self.dtype, self.device = folder_of(path), dtype, device
+        self.path, self.device = folder_of(path), device
+        self.dtype: Dtype = known_dtype(dtype)
         self.card = read_card(self.path)
         if self.card.kind != "process":
             raise RunError(
@@ -79,4 +79,4 @@ class PrmScorer(ModelScorer):
 
     def read(self, rows: Sequence[Encoded]) -> list[tuple[float, ...]]:
         """Probability that each kept step is right."""
-        return self.model.step_probabilities(rows, self.tokens_per_batch)
+        return self.model.step_probabilities(rows, self.budget(self.model.model.device))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stepmark.prm.encoding import Encoded
-from stepmark.prm.model_scorer import TOKENS_PER_BATCH, Encoder, ModelScorer
+from stepmark.prm.model_scorer import Encoder, ModelScorer, known_dtype
 from stepmark.prm.places import folder_digest, folder_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class PublishedScorer(ModelScorer):
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
         max_tokens: longest row; steps beyond it have no score.
         splitter: how a text is divided; by default as in the model's training.
-        tokens_per_batch: tokens of one forward pass.
+        tokens_per_batch: tokens of one forward pass; by default as many as suit the device.
         cache: folder that keeps scores between processes; None keeps them in memory.
 
     Raises:
@@ -48,11 +48,11 @@ class PublishedScorer(ModelScorer):
         device: str = "auto",
         max_tokens: int = 4096,
         splitter: str | None = None,
-        tokens_per_batch: int = TOKENS_PER_BATCH,
+        tokens_per_batch: int | None = None,
         cache: str | Path | None = None,
     ) -> None:
         self.path = folder_of(path or self.published)
-        self.dtype, self.device, self.max_tokens = dtype, device, max_tokens
+        self.dtype, self.device, self.max_tokens = known_dtype(dtype), device, max_tokens
         splitter = splitter or self.splits_at
         shaping = (*self.shaping(), dtype, max_tokens, splitter)
         super().__init__(
@@ -87,4 +87,4 @@ class PublishedScorer(ModelScorer):
 
     def read(self, rows: Sequence[Encoded]) -> list[tuple[float, ...]]:
         """Probability that each kept step is right."""
-        return self.model.step_probabilities(rows, self.tokens_per_batch)
+        return self.model.step_probabilities(rows, self.budget(self.model.model.device))

@@ -115,6 +115,8 @@ def test_what_is_no_checkpoint_is_refused_before_a_model_is_loaded(
         load_scorer("nobody/nothing-of-that-name")
     with pytest.raises(ConfigError, match="devise"):
         load_scorer(f"{folder}?devise=cpu")
+    with pytest.raises(ConfigError, match="allowed are float32, bfloat16"):
+        load_scorer(f"{folder}?dtype=bf16")
     copy = shutil.copytree(folder, tmp_path / "elsewhere")
     card = copy / "prm.json"
     card.write_text(card.read_text().replace('"process"', '"outcome"'))
