@@ -32,8 +32,9 @@ PRELOADED = [
 
 Job = dict[str, Any]
 Row = dict[str, Any]
-Aim = Callable[[list[int], Path], bool]
-"""Whether this is the moment, from what the child says (step, minibatches) and its run folder."""
+Aim = Callable[[list[float], Path], bool]
+"""Whether this is the moment, from what the child says and its run folder: the step that is
+open, how many of its minibatches were begun, seconds of CPU."""
 
 
 class Killed(NamedTuple):
@@ -76,9 +77,11 @@ def child(name: str, folder: str, said: Any) -> None:
 
     def counted(*args: Any) -> Any:
         said[1] += 1
+        said[2] = time.process_time()
         return losses(*args)
 
     def told(event: Any) -> None:
+        said[2] = time.process_time()
         if isinstance(event, Started | StepDone):
             said[0], said[1] = event.step + 1, 0
 
@@ -86,44 +89,56 @@ def child(name: str, folder: str, said: Any) -> None:
     run.train(backend, told)
 
 
-def finish(name: str, folder: Path) -> float:
-    """Trains a case to its end; how long that took from its first event, in seconds."""
-    said = forking().Array("i", [0, 0])
-    process = forking().Process(target=child, args=(name, str(folder), said))
-    process.start()
-    begun = _wait(process, lambda: said[0] > 0)
-    process.join(PATIENCE_S)
-    if process.exitcode != 0:
-        raise AssertionError(f"the run of {name} in {folder} ended with {process.exitcode}")
-    return time.monotonic() - begun
-
-
-def kill(name: str, folder: Path, aim: Aim | float) -> Killed | None:
-    """Trains a case and kills it at a moment; None where it had ended by then.
+class Runs:
+    """Trains a case in children, to its end or until a kill.
 
     Args:
         name: of the case.
-        folder: a run, or where one will be.
-        aim: looked at without pause; or seconds from the run's first event on.
     """
-    said = forking().Array("i", [0, 0])
-    process = forking().Process(target=child, args=(name, str(folder), said))
-    process.start()
-    begun = _wait(process, lambda: said[0] > 0)
-    if isinstance(aim, float):
-        time.sleep(max(0.0, begun + aim - time.monotonic()))
-    else:
-        _wait(process, lambda: aim(list(said), folder))
-    process.kill()
-    process.join()
-    if process.exitcode == 0:
-        return None
-    if process.exitcode != -9:
-        raise AssertionError(f"the run of {name} in {folder} ended with {process.exitcode}")
-    step, minibatches = said
-    in_write = bool(list((folder / "checkpoints").glob(".*.part")))
-    place = PLACES[2] if in_write else PLACES[1] if minibatches else PLACES[0]
-    return Killed(place, step, minibatches)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.cpu_s = 0.0
+        """What the children computed, up to their last minibatch or event."""
+
+    def finish(self, folder: Path) -> float:
+        """Bring a run to its end; how long that took from its first event, in seconds."""
+        process, said, begun = self._begin(folder)
+        process.join(PATIENCE_S)
+        if process.exitcode != 0:
+            raise AssertionError(f"{self.name} in {folder} ended with {process.exitcode}")
+        self.cpu_s += said[2]
+        return time.monotonic() - begun
+
+    def kill(self, folder: Path, aim: Aim | float) -> Killed | None:
+        """Begin a run, or go on with it, and kill it at a moment; None where it had ended by then.
+
+        Args:
+            folder: a run, or where one will be.
+            aim: looked at without pause; or seconds from the run's first event on.
+        """
+        process, said, begun = self._begin(folder)
+        if isinstance(aim, float):
+            time.sleep(max(0.0, begun + aim - time.monotonic()))
+        else:
+            _wait(process, lambda: aim(list(said), folder))
+        process.kill()
+        process.join()
+        self.cpu_s += said[2]
+        if process.exitcode == 0:
+            return None
+        if process.exitcode != -9:
+            raise AssertionError(f"{self.name} in {folder} ended with {process.exitcode}")
+        in_write = bool(list((folder / "checkpoints").glob(".*.part")))
+        place = PLACES[2] if in_write else PLACES[1] if said[1] else PLACES[0]
+        return Killed(place, int(said[0]), int(said[1]))
+
+    def _begin(self, folder: Path) -> tuple[Any, Any, float]:
+        """A child, what it says, and the moment of its first event."""
+        said = forking().Array("d", [0.0, 0.0, 0.0])
+        process = forking().Process(target=child, args=(self.name, str(folder), said))
+        process.start()
+        return process, said, _wait(process, lambda: said[0] > 0)
 
 
 def _wait(process: Any, is_there: Callable[[], bool]) -> float:
@@ -161,19 +176,20 @@ def jobs(seeds: Sequence[int]) -> list[Job]:
 def do(job: Job, folder: Path) -> Row:
     """Some runs of a backend, each killed a few times at random and then brought to its end."""
     name, rng = job["backend"], random.Random(f"{job['seed']} {job['backend']}")
-    length = finish(name, folder / "straight")
+    case = Runs(name)
+    length = case.finish(folder / "straight")
     hits: list[Killed] = []
     faults: list[str] = []
     ended = 0
     for number in range(RUNS):
         place = folder / f"killed-{number}"
         for before in range(KILLS):
-            hit = kill(name, place, rng.uniform(0, length / (1 + before)))
+            hit = case.kill(place, rng.uniform(0, length / (1 + before)))
             if hit is None:
                 ended += 1
                 break
             hits.append(hit)
-        finish(name, place)
+        case.finish(place)
         if (found := fault(folder / "straight", place)) is not None:
             faults.append(found)
     return {
@@ -183,6 +199,7 @@ def do(job: Job, folder: Path) -> Row:
         "after a refresh": sum(hit.step > 2 for hit in hits) if _refreshes(name) else 0,
         "equal": RUNS - len(faults),
         "faults": faults,
+        "cpu_s": case.cpu_s,
         **{place: sum(hit.place == place for hit in hits) for place in PLACES},
     }
 

@@ -15,17 +15,17 @@ pytestmark = pytest.mark.slow
 IN_MU, IN_WRITE = "inside the mu epochs", "in a checkpoint's write"
 
 
-def in_mu(said: list[int], folder: Path) -> bool:
+def in_mu(said: list[float], folder: Path) -> bool:
     """The fifth minibatch of the second step: a checkpoint lies behind the fourth."""
     return said[0] == 2 and said[1] >= 5
 
 
-def in_write(said: list[int], folder: Path) -> bool:
+def in_write(said: list[float], folder: Path) -> bool:
     """A checkpoint is half-made."""
     return said[0] >= 2 and any((folder / "checkpoints").glob(".step-*.part"))
 
 
-def after_refresh(said: list[int], folder: Path) -> bool:
+def after_refresh(said: list[float], folder: Path) -> bool:
     """The first step of the second outer iteration, in its third minibatch."""
     return said[0] == 3 and said[1] >= 3
 
@@ -52,17 +52,18 @@ def kills() -> Any:
 def test_a_killed_run_ends_as_one_that_was_not(
     kills: Any, tmp_path: Path, name: str, aim: Any
 ) -> None:
-    kills.finish(name, tmp_path / "straight")
+    case = kills.Runs(name)
+    case.finish(tmp_path / "straight")
     for attempt in range(20):
         folder = tmp_path / f"killed-{attempt}"
-        hit = kills.kill(name, folder, aim)
+        hit = case.kill(folder, aim)
         if hit is not None and is_meant(hit, aim):
             break
     else:
         raise AssertionError("twenty kills met another moment than was aimed at")
     if aim is in_mu:
         assert last_good(folder / "checkpoints") == folder / "checkpoints" / "step-000001-0004"
-    kills.finish(name, folder)
+    case.finish(folder)
     assert kills.fault(tmp_path / "straight", folder) is None
 
 
