@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .checkpoint import PrmCard, load_step_model, save_step_model
     from .loading import Base, base_model
     from .model import StepModel
+    from .outcome import OutcomeModel, load_outcome_model
     from .scorer import PrmScorer
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Encoded",
     "EncodingSettings",
     "FunctionScorer",
+    "OutcomeModel",
     "PrmCard",
     "PrmScorer",
     "Span",
@@ -48,6 +50,7 @@ __all__ = [
     "label_balance",
     "labelled_steps",
     "load_format",
+    "load_outcome_model",
     "load_scorer",
     "load_step_model",
     "save_step_model",
@@ -60,10 +63,12 @@ __all__ = [
 
 _HOMES = {
     "Base": "loading",
+    "OutcomeModel": "outcome",
     "PrmCard": "checkpoint",
     "PrmScorer": "scorer",
     "StepModel": "model",
     "base_model": "loading",
+    "load_outcome_model": "outcome",
     "load_step_model": "checkpoint",
     "save_step_model": "checkpoint",
 }

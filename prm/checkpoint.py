@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,7 +21,7 @@ from stepmark.training.checkpoint import Policy, write_policy
 from stepmark.training.tolerances import SCORES_BFLOAT16, SCORES_FLOAT32
 from stepmark.types import LabelKind, LabelledSteps, Problem
 
-from .encoding import EncodingSettings, StepEncoder
+from .encoding import Encoded, EncodingSettings, StepEncoder
 from .loading import Dtype, trained_model
 from .model import HeadKind, StepModel, TwoTokens
 
@@ -36,6 +36,7 @@ __all__ = [
     "load_step_model",
     "read_card",
     "save_step_model",
+    "scores_of",
     "self_test_rows",
     "with_scores",
     "write_card",
@@ -52,6 +53,17 @@ def _finite(scores: tuple[float, ...]) -> tuple[float, ...]:
     return scores
 
 
+class Scores(Protocol):
+    """A model that a card describes."""
+
+    model: Any
+    tokenizer: Any
+
+    def step_probabilities(self, encoded: Sequence[Encoded]) -> list[tuple[float, ...]]:
+        """Probabilities in [0, 1] of encoded solutions."""
+        ...
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -62,7 +74,8 @@ class SelfTestRow(_Part):
     problem: str
     steps: tuple[str, ...] = Field(min_length=1)
     scores: Annotated[tuple[float, ...], AfterValidator(_finite)] = ()
-    """Of the kept steps; of an outcome model one number, its reward. Filled in on saving."""
+    """Of the kept steps, in probability; of an outcome model one, the logistic function of its
+    reward. Filled in on saving."""
 
 
 class TrainedOn(_Part):
@@ -117,7 +130,7 @@ def self_test_rows(rows: Sequence[LabelledSteps]) -> tuple[SelfTestRow, ...]:
     )
 
 
-def save_step_model(folder: Path | str, model: StepModel, card: PrmCard) -> PrmCard:
+def save_step_model(folder: Path | str, model: Scores, card: PrmCard) -> PrmCard:
     """Publish a checkpoint, whole or not at all; the card with its scores comes back.
 
     The folder loads with ``AutoModelForTokenClassification`` (or ``AutoModelForCausalLM`` for
@@ -193,7 +206,7 @@ def read_card(path: Path | str) -> PrmCard:
         ) from error
 
 
-def with_scores(model: StepModel, card: PrmCard) -> PrmCard:
+def with_scores(model: Scores, card: PrmCard) -> PrmCard:
     """The card with the scores that a model gives its rows now."""
     found = scores_of(model, card)
     rows = [
@@ -203,7 +216,7 @@ def with_scores(model: StepModel, card: PrmCard) -> PrmCard:
     return card.model_copy(update={"self_test": tuple(rows)})
 
 
-def scores_of(model: StepModel, card: PrmCard) -> list[tuple[float, ...]]:
+def scores_of(model: Scores, card: PrmCard) -> list[tuple[float, ...]]:
     """What a model says of the self-test rows of a card."""
     encoder = StepEncoder(model.tokenizer, card.encoding)
     encoded = [encoder.encode(Problem("self-test", r.problem, ""), r.steps) for r in card.self_test]

@@ -19,9 +19,20 @@ from stepmark.training.quiet import no_progress_bars
 
 from .model import HeadKind, StepModel, TwoTokens
 
-__all__ = ["Base", "base_model", "token_id", "trained_model"]
+__all__ = [
+    "AnyHead",
+    "Base",
+    "Dtype",
+    "base_model",
+    "base_parts",
+    "token_id",
+    "trained_model",
+    "trained_parts",
+]
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+AnyHead = HeadKind | Literal["reward"]
+"""``reward``: one number for a whole solution, by ``AutoModelForSequenceClassification``."""
 HEADS = ("score", "classifier")
 NAMES = {0: "wrong", 1: "right"}
 
@@ -31,7 +42,7 @@ class Base(NamedTuple):
 
     place: str
     """Folder or hub id."""
-    head: HeadKind = "classifier"
+    head: AnyHead = "classifier"
     wrong: str = "-"
     """For ``two_logits``: one token of the tokenizer, said of a wrong step."""
     right: str = "+"
@@ -56,20 +67,26 @@ def base_model(base: Base, dtype: Dtype = "float32", device: str = "auto") -> St
         SetupError: there is no such folder, model, tokenizer or weight.
         ConfigError: the architecture has no such head, or a label is not one token.
     """
+    model, tokenizer = base_parts(base, dtype, device)
+    if base.head != "two_logits":
+        return StepModel(model, tokenizer)
+    two = TwoTokens(token_id(tokenizer, base.wrong), token_id(tokenizer, base.right))
+    if two.wrong == two.right:
+        raise ConfigError(
+            f"The labels {base.wrong!r} and {base.right!r} are one and the same token of "
+            f"{base.place!r}. Choose two that differ, such as '-' and '+'."
+        )
+    return StepModel(model, tokenizer, two)
+
+
+def base_parts(base: Base, dtype: Dtype, device: str) -> tuple[Any, Any]:
+    """A model with a fresh head, and its tokenizer; see `base_model`."""
     check_place(base.place)
     target, tokenizer = device_of(torch, device), load_tokenizer(base.place)
-    two = None
-    if base.head == "two_logits":
-        two = TwoTokens(token_id(tokenizer, base.wrong), token_id(tokenizer, base.right))
-        if two.wrong == two.right:
-            raise ConfigError(
-                f"The labels {base.wrong!r} and {base.right!r} are one and the same token of "
-                f"{base.place!r}. Choose two that differ, such as '-' and '+'."
-            )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(base.seed, "weights"))
         model = _drawn(base) if base.from_scratch else _read(base, dtype)
-    return StepModel(_ready(model, tokenizer, dtype, target), tokenizer, two)
+    return _ready(model, tokenizer, dtype, target), tokenizer
 
 
 def trained_model(
@@ -80,16 +97,22 @@ def trained_model(
     Raises:
         SetupError: a weight is missing, its head above all, or the folder holds no model.
     """
+    return StepModel(*trained_parts(place, head, dtype, device), tokens)
+
+
+def trained_parts(place: str, head: AnyHead, dtype: Dtype, device: str) -> tuple[Any, Any]:
+    """A model whose head was trained, and its tokenizer; see `trained_model`."""
     check_place(place)
     target, tokenizer = device_of(torch, device), load_tokenizer(place)
     model, missing = _from_files(place, _auto(head), dtype)
     if missing:
+        verb = "rm" if head == "reward" else "prm"
         raise SetupError(
             f"The checkpoint {place!r} lacks the weights {', '.join(missing[:3])}, so they would "
             "be random, and with them every score. Take the folder of a trained reward model, or "
-            f"train one on this base:\n    stepmark prm train --base {place} --data ROWS.jsonl"
+            f"train one on this base:\n    stepmark {verb} train --base {place} --data ROWS.jsonl"
         )
-    return StepModel(_ready(model, tokenizer, dtype, target), tokenizer, tokens)
+    return _ready(model, tokenizer, dtype, target), tokenizer
 
 
 def token_id(tokenizer: Any, text: str) -> int:
@@ -108,17 +131,21 @@ def token_id(tokenizer: Any, text: str) -> int:
     return int(ids[0])
 
 
-def _auto(head: HeadKind) -> tuple[Any, int | None]:
-    from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
+def _auto(head: AnyHead) -> tuple[Any, int | None]:
+    """The class of transformers that holds a head, and how many numbers the head gives."""
+    import transformers
 
-    if head == "two_logits":
-        return AutoModelForCausalLM, None
-    return AutoModelForTokenClassification, 2
+    name, labels = {
+        "two_logits": ("AutoModelForCausalLM", None),
+        "classifier": ("AutoModelForTokenClassification", 2),
+        "reward": ("AutoModelForSequenceClassification", 1),
+    }[head]
+    return getattr(transformers, name), labels
 
 
 def _read(base: Base, dtype: str) -> Any:
     model, missing = _from_files(base.place, _auto(base.head), dtype)
-    fresh = HEADS if base.head == "classifier" else ()
+    fresh = () if base.head == "two_logits" else HEADS
     lacking = [name for name in missing if not name.startswith(fresh or "\0")]
     if lacking:
         raise SetupError(

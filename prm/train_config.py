@@ -19,7 +19,10 @@ __all__ = [
     "BaseTable",
     "DataTable",
     "LearningTable",
+    "OutcomeLoss",
+    "OutcomeTable",
     "PrmConfig",
+    "RmConfig",
     "RowsTable",
     "StepLoss",
 ]
@@ -248,6 +251,73 @@ class PrmConfig(Table):
     def _rows_fit(self) -> Self:
         check_budget(self.encoding, self.algorithm)
         check_rate(self.model, self.algorithm)
+        return self
+
+
+class OutcomeTable(RowsTable):
+    """Which solutions are learnt from: ``final_correct`` of rows, or preferences."""
+
+    pairs_per_problem: int = Field(default=4, ge=1)
+    """Most pairs of a right and a wrong solution that are made for one problem."""
+
+
+class OutcomeLoss(LearningTable):
+    """The loss of an outcome reward model, and how it is learnt."""
+
+    objective: Literal["pointwise", "pairwise"] = "pointwise"
+    """``pointwise``: the reward of each solution against whether it ends right; ``pairwise``: that
+    of the better solution of a problem over the worse one (Bradley-Terry)."""
+
+    margin: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Pairwise: by how much the better reward must lead."""
+
+    center_coefficient: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Pairwise: weight of the squared sum of both rewards; 0.01 holds rewards near 0."""
+
+    @model_validator(mode="after")
+    def _pairwise_has_pairs(self) -> Self:
+        for name in ("margin", "center_coefficient"):
+            if getattr(self, name) and self.objective != "pairwise":
+                raise ValueError(
+                    f"algorithm.{name} is {getattr(self, name):g} and algorithm.objective is "
+                    f"{self.objective!r}: it is of pairs. Set algorithm.objective = "
+                    '"pairwise", or leave it out'
+                )
+        return self
+
+
+class RmConfig(Table):
+    """Everything that an outcome reward model's training depends on."""
+
+    model: BaseTable
+    """The base; its head is one number."""
+
+    data: OutcomeTable
+    """The solutions."""
+
+    encoding: EncodingSettings = Field(default_factory=EncodingSettings)
+    """How problem and solution become tokens; travels with the checkpoint."""
+
+    algorithm: OutcomeLoss = Field(default_factory=OutcomeLoss)
+    """Loss and optimizer."""
+
+    @model_validator(mode="after")
+    def _rows_fit(self) -> Self:
+        budget = 2 * self.encoding.max_tokens if self.algorithm.objective == "pairwise" else 0
+        if budget > self.algorithm.tokens_per_microbatch:
+            raise ValueError(
+                f"encoding.max_tokens is {self.encoding.max_tokens} and "
+                f"algorithm.tokens_per_microbatch is {self.algorithm.tokens_per_microbatch}: one "
+                "pair could exceed the budget of a forward pass. Set "
+                f"algorithm.tokens_per_microbatch to {budget} or more, or lower encoding.max_tokens"
+            )
+        check_budget(self.encoding, self.algorithm)
+        check_rate(self.model, self.algorithm)
+        if self.data.sampling == "balanced" and self.algorithm.objective == "pairwise":
+            raise ValueError(
+                'data.sampling is "balanced" and algorithm.objective is "pairwise": every pair '
+                'has one of either kind already. Set data.sampling to "natural"'
+            )
         return self
 
 

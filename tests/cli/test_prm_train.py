@@ -1,4 +1,4 @@
-"""``stepmark prm train``: rows in, a reward model out; what cannot work is said before it starts."""
+"""``stepmark prm train``: rows in, a reward model out; what cannot work is said at once."""
 
 from __future__ import annotations
 

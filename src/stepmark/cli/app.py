@@ -49,7 +49,7 @@ def _root(
 
 
 def _add_verbs() -> None:
-    from . import config, demo, evaluate, export, prm, quickstart, train, verifiers, verify
+    from . import config, demo, evaluate, export, prm, quickstart, rm, train, verifiers, verify
 
     app.command("demo")(demo.demo)
     app.command("quickstart")(quickstart.quickstart)
@@ -57,6 +57,7 @@ def _add_verbs() -> None:
     app.add_typer(verifiers.app, name="verifiers")
     app.command("train")(train.train)
     app.add_typer(prm.app, name="prm")
+    app.add_typer(rm.app, name="rm")
     app.add_typer(evaluate.app, name="eval")
     app.add_typer(config.app, name="config")
     app.add_typer(export.app, name="export")

@@ -1,0 +1,184 @@
+"""What outcome reward models learn from: solutions that end right or wrong, and preferences."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stepmark.errors import DataError
+from stepmark.seeds import derive_seed
+from stepmark.types import Problem
+
+from .data import is_held_out
+from .encoding import Encoded, StepEncoder
+from .formats import labelled_steps, problem_id
+from .formats.source import Source
+
+__all__ = ["OutcomeRow", "Pair", "Solution", "encode_solutions", "pairs_of", "read_solutions"]
+
+PREFERENCE = ("prompt", "chosen", "rejected")
+
+
+class Solution(NamedTuple):
+    """A solution, before it is encoded."""
+
+    problem: str
+    steps: tuple[str, ...]
+    is_right: bool
+    """Whether it ends right, or is the chosen one of its preference."""
+    preference: int | None = None
+    """Number of the preference that it belongs to; None for a solution by itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutcomeRow:
+    """An encoded solution in compact arrays."""
+
+    prompt: np.ndarray
+    ids: np.ndarray
+    is_right: bool
+    problem: str
+    preference: int | None
+
+    @property
+    def encoded(self) -> Encoded:
+        """The row as models take it; its only place is the last token."""
+        ids = tuple(self.ids.tolist())
+        return Encoded(tuple(self.prompt.tolist()), ids, (len(ids) - 1,), 0)
+
+
+class Pair(NamedTuple):
+    """Places of two rows of one problem."""
+
+    chosen: int
+    rejected: int
+
+
+def read_solutions(
+    files: Sequence[str], *, held_out: float, excluded: Iterable[str] = ()
+) -> tuple[list[Solution], list[Solution], Counter[str]]:
+    """Solutions to learn from, those to examine with, and rows left out by reason.
+
+    Args:
+        files: rows of ``stepmark prm convert`` with ``final_correct``, or preferences with columns
+            prompt, chosen and rejected.
+        held_out: share of the problems to examine with.
+        excluded: texts of problems that must be in neither part.
+
+    Raises:
+        DataError: a file cannot be read, or nothing is left.
+    """
+    banned = {problem_id(text) for text in excluded}
+    parts: tuple[list[Solution], list[Solution]] = ([], [])
+    dropped: Counter[str] = Counter()
+    for found in _solutions(files):
+        if isinstance(found, str):
+            dropped[found] += 1
+        elif problem_id(found.problem) in banned:
+            dropped["problem is in data.exclude"] += 1
+        else:
+            parts[is_held_out(found.problem, held_out)].append(found)
+    if not parts[0]:
+        reasons = ", ".join(f"{why}: {n:,}" for why, n in dropped.items()) or "no rows"
+        raise DataError(
+            f"No solution is left to learn from in {', '.join(map(str, files))} ({reasons}). Rows "
+            "need final_correct (true or false), or the columns prompt, chosen and rejected."
+        )
+    return *parts, dropped
+
+
+def _solutions(files: Sequence[str]) -> Iterator[Solution | str]:
+    number = 0
+    for file in files:
+        if not _holds_preferences(file):
+            for row in labelled_steps(file):
+                if row.final_correct is None:
+                    yield "final_correct is not known"
+                else:
+                    yield Solution(row.problem.text, row.steps, row.final_correct)
+            continue
+        for line, row in Source(file).rows():
+            texts = [_text(row, name) for name in PREFERENCE]
+            if any(text is None for text in texts):
+                raise DataError(
+                    f"{file}, line {line}: a preference needs the texts prompt, chosen and "
+                    "rejected, each with a word in it. Mend the line."
+                )
+            prompt, chosen, rejected = (str(text) for text in texts)
+            if chosen == rejected:
+                yield "chosen and rejected are equal"
+                continue
+            yield Solution(prompt, (chosen,), True, number)
+            yield Solution(prompt, (rejected,), False, number)
+            number += 1
+
+
+def _holds_preferences(file: str) -> bool:
+    first = next(Source(file).rows(), None)
+    return first is not None and isinstance(first[1], Mapping) and "chosen" in first[1]
+
+
+def _text(row: Any, name: str) -> str | None:
+    """The text of a column, or of the last message in it."""
+    value = row.get(name) if isinstance(row, Mapping) else None
+    if isinstance(value, list) and value and isinstance(value[-1], Mapping):
+        value = value[-1].get("content")
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def encode_solutions(
+    solutions: Sequence[Solution], encoder: StepEncoder
+) -> tuple[list[OutcomeRow], Counter[str]]:
+    """The solutions as tokens; one that does not fit whole is left out, with the reason.
+
+    A reward is for the whole solution: read at the end of a part, it would say of a wrong answer
+    that was cut away that it is right.
+    """
+    found, dropped = list[OutcomeRow](), Counter[str]()
+    for one in solutions:
+        steps = tuple(step for step in one.steps if step.strip())
+        if not steps:
+            dropped["no words"] += 1
+            continue
+        made = encoder.encode(Problem(problem_id(one.problem), one.problem, None), steps)
+        if made.cut or not made.ends:
+            dropped["longer than max_tokens"] += 1
+            continue
+        found.append(
+            OutcomeRow(
+                np.array(made.prompt_ids, dtype=np.int32),
+                np.array(made.ids, dtype=np.int32),
+                one.is_right,
+                problem_id(one.problem),
+                one.preference,
+            )
+        )
+    return found, dropped
+
+
+def pairs_of(rows: Sequence[OutcomeRow], *, per_problem: int, seed: int) -> list[Pair]:
+    """Preferences as they are, and a right with a wrong solution of each problem.
+
+    Args:
+        rows: encoded solutions.
+        per_problem: most pairs that are made for one problem, drawn by the seed.
+        seed: of the run.
+    """
+    given: dict[int, dict[bool, int]] = {}
+    problems: dict[str, tuple[list[int], list[int]]] = {}
+    for place, row in enumerate(rows):
+        if row.preference is not None:
+            given.setdefault(row.preference, {})[row.is_right] = place
+        else:
+            problems.setdefault(row.problem, ([], []))[row.is_right].append(place)
+    pairs = [Pair(both[True], both[False]) for both in given.values() if len(both) == 2]
+    for problem, (wrong, right) in problems.items():
+        draw = random.Random(derive_seed(seed, "pairs", problem))
+        every = [Pair(chosen, rejected) for chosen in right for rejected in wrong]
+        pairs += draw.sample(every, min(per_problem, len(every)))
+    return pairs
