@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -131,3 +134,31 @@ class Bandit:
 @pytest.fixture
 def bandit() -> type[Bandit]:
     return Bandit
+
+
+@pytest.fixture(scope="session")
+def learning() -> ModuleType:
+    """The recipes of the slow tests of learning, which the campaign runs too: `learning.py`."""
+    place = Path(__file__).with_name("learning.py")
+    spec = importlib.util.spec_from_file_location("learning_recipes", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def taught(learning: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The SFT checkpoint that every backend of the slow tests goes on from: made once a session."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    made = learning.taught(tmp_path_factory.mktemp("taught"), learning.SEED)
+    torch.set_num_threads(threads)
+    return made
+
+
+@pytest.fixture(scope="session")
+def right_before(learning: ModuleType, taught: Path) -> list[bool]:
+    """Which held-out problems the SFT model solves."""
+    return learning.right(taught)
