@@ -16,6 +16,7 @@ import json
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -62,18 +63,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=9, help="no model is begun after that")
     chosen = parser.parse_args(arguments)
     try:
-        print(_run(chosen))
+        results = _run(chosen)
     except Error as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    return 0
+    print(page(results))
+    # What is left out of a dry run would be left out on a GPU as well.
+    return int(chosen.dry and any("left_out" in row for row in results["rows"]))
 
 
-def _run(chosen: argparse.Namespace) -> str:
+def _run(chosen: argparse.Namespace) -> dict[str, Any]:
     if not chosen.dry and not torch.cuda.is_available():
         raise SetupError(
-            "This machine has no GPU that torch can use, and the figures would mean nothing. "
-            "Run it where torch.cuda.is_available(), or try the script with --dry."
+            f"torch {torch.__version__} finds no GPU here, and the figures would mean nothing. "
+            "It needs a GPU and a torch built for it (make TORCH=torch==2.13.0 takes one from the "
+            "index). Try the script with --dry."
         )
     device = torch.device("cpu" if chosen.dry else "cuda")
     started = time.monotonic()
@@ -88,20 +92,22 @@ def _run(chosen: argparse.Namespace) -> str:
             results["rows"].append({"model": name, "side": "", "left_out": "no time was left"})
             continue
         results["rows"] += _model(name, config, results["sizes"], device)
-    facts["wall_s"] = round(time.monotonic() - started, 1)
-    text = page(results)
-    if not chosen.dry:
-        out = Path(chosen.out)
-        known = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
-        write_json(out, {**known, "gpu": results})
-        out.with_name("gpu.md").write_text(text, encoding="utf-8")
-    return text
+        facts["wall_s"] = round(time.monotonic() - started, 1)
+        if not chosen.dry:  # after each model: a run that is cut off keeps what it has
+            _write(Path(chosen.out), results)
+    return results
+
+
+def _write(out: Path, results: dict[str, Any]) -> None:
+    known = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
+    write_json(out, {**known, "gpu": results})
+    out.with_name("gpu.md").write_text(page(results), encoding="utf-8")
 
 
 def _model(
     name: str, settings: dict[str, int], sizes: dict[str, int], device: torch.device
 ) -> list[dict[str, Any]]:
-    """A row for each side; one that runs out of memory says so."""
+    """A row for each side; one that fails says why, and costs the others nothing."""
     config = Qwen2Config(**settings, tie_word_embeddings=True, max_position_embeddings=4096)  # type: ignore[arg-type]
     sides: dict[str, Callable[[], dict[str, Any]]] = {
         "Stepmark": lambda: _ours(config, sizes, device)
@@ -114,6 +120,10 @@ def _model(
             rows.append({"model": name, "side": side, **measured()})
         except torch.OutOfMemoryError:
             rows.append({"model": name, "side": side, "left_out": "out of memory"})
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+            print(f"{name}, {side}: {traceback.format_exc()}", file=sys.stderr)
+            rows.append({"model": name, "side": side, "left_out": why})
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()

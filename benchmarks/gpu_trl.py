@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import torch
 from tiny import score
 
 
@@ -35,7 +34,7 @@ def trl_steps(
         def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
             borders.append(now())
 
-    on_gpu = torch.cuda.is_available()
+    on_gpu = next(model.parameters()).is_cuda
     config = GRPOConfig(
         output_dir=out, per_device_train_batch_size=sizes["group"],
         num_generations=sizes["group"], max_completion_length=sizes["sampled"],

@@ -122,7 +122,7 @@ def measure(quick: bool, peer: str, out: Path) -> dict[str, Any]:
         stage("rollouts", lambda: parts.rollouts({**base, "prompt": 192}, rounds)),
         stage("long", lambda: parts.long_groups(long, 1 if quick else 2)),
     ]
-    results["growth"] = stage("growth", lambda: parts.growth(base, 1 if quick else 3))
+    results["growth"] = stage("growth", lambda: parts.growth(base, 1 if quick else 4))
     facts["wall_s"] = round(time.perf_counter() - started, 1)
     stage.finish()
     return results

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from numpy.polynomial import Polynomial
+
+LENGTH = "completion length"
+DEGREE = 2
+
 METHOD = """\
 **How.** CPU time with one thread; both sides in turn in one run, after a first round that does not
 count. "ratio" is the median over the rounds of the peer's cost over ours (more is better), "from
@@ -80,17 +85,43 @@ def _steps(steps: Iterable[dict[str, Any]]) -> str:
     return _table(heads, lines) + "\n" + "\n".join(losses) + "\n"
 
 
-def _growth(growth: Iterable[dict[str, Any]]) -> str:
-    lines = [
-        (
-            one["what"],
-            f"{one['size']:,}",
-            f"{one['cpu_s']:.3f}",
-            f"{1e6 * one['cpu_s'] / one['tokens']:.0f}",
+def _growth(growth: Sequence[dict[str, Any]]) -> str:
+    first: dict[str, dict[str, Any]] = {}
+    lines: list[Sequence[str]] = []
+    for one in growth:
+        least = first.setdefault(one["what"], one)
+        lines.append(
+            (
+                one["what"],
+                f"{one['size']:,}",
+                f"{one['cpu_s']:.3f}",
+                f"{one['size'] / least['size']:.0f}",
+                f"{one['cpu_s'] / least['cpu_s']:.1f}",
+                f"{1e6 * one['cpu_s'] / one['tokens']:.0f}",
+            )
         )
-        for one in growth
-    ]
-    return _table(("what grows", "to", "CPU s", "us per sampled token"), lines)
+    heads = (
+        "what grows",
+        "to",
+        "CPU s",
+        "times the size",
+        "times the cost",
+        "us per sampled token",
+    )
+    return _table(heads, lines) + _length([one for one in growth if one["what"] == LENGTH])
+
+
+def _length(growth: Sequence[dict[str, Any]]) -> str:
+    """Cost by length as a polynomial of the second degree, by least squares."""
+    if len(growth) < DEGREE + 2:
+        return ""
+    sizes, costs = zip(*((one["size"], 1e3 * one["cpu_s"]) for one in growth), strict=True)
+    fixed, linear, quadratic = Polynomial.fit(sizes, costs, DEGREE).convert().coef
+    return (
+        f"\nBy length L, least squares over these four: {fixed:.0f} + {linear:.3f} L "
+        f"{quadratic:+.6f} L^2 ms; attention's quadratic term is "
+        f"{100 * quadratic * sizes[-1] ** 2 / costs[-1]:.0f} % at L = {sizes[-1]:,}.\n"
+    )
 
 
 def _cost(value: float) -> str:

@@ -108,7 +108,7 @@ def growth(shape: Shape, sizes: int) -> list[dict[str, Any]]:
         ("problems", [{"prompts": n} for n in (1, 4, 16)]),
         ("group", [{"group": n} for n in (4, 16, 64)]),
         ("vocabulary", [{"vocabulary": n} for n in (512, 8192, 32768)]),
-        ("completion length", [{"sampled": n} for n in (64, 256, 768)]),
+        ("completion length", [{"sampled": n} for n in (64, 256, 768, 1536)]),
     ]
     found: list[dict[str, Any]] = []
     for what, values in changes:
