@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +13,19 @@ from stepmark.cli.app import run
 from stepmark.prm.splits import write_problems
 
 SCORERS = '''
-import os, time
+import os
+from pathlib import Path
+
+calls = 0
 
 def by_words(steps):
     """Low for a step that says it is wrong."""
-    if os.environ.get("COUNT_IN"):
-        with open(os.environ["COUNT_IN"], "a") as file:
-            file.write("x")
-    time.sleep(float(os.environ.get("SLOW", "0")))
+    global calls
+    calls += 1
+    with Path("calls").open("a") as file:
+        file.write("x")
+    if os.environ.get("STOP_AT") == str(calls):
+        raise KeyboardInterrupt
     return [0.2 if "wrong" in step else 0.8 for step in steps]
 
 def blind(steps):
@@ -92,21 +93,17 @@ def test_machines_get_every_number_with_its_formula(capsys: pytest.CaptureFixtur
     assert dict(record["floors"])["outcome oracle"] == pytest.approx(0.5)
 
 
-def test_what_was_scored_is_not_scored_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = tmp_path / "count"
-    monkeypatch.setenv("COUNT_IN", str(count))
+def test_what_was_scored_is_not_scored_again() -> None:
     first = evaluation("judges.py:by_words", "--data", "own.jsonl", "--limit", "10")
     assert first["data"][0]["rows"] == 10
-    assert len(count.read_text()) == 10
+    assert len(Path("calls").read_text()) == 10
     second = evaluation("judges.py:by_words", "--data", "own.jsonl")
-    assert len(count.read_text()) == 40
+    assert len(Path("calls").read_text()) == 40
     rows = [json.loads(line) for line in Path("found/scores.jsonl").read_text().splitlines()]
     assert len(rows) == 40
     assert all(row["prediction"] == row["first_error"] for row in rows)
     again = evaluation("judges.py:by_words", "--data", "own.jsonl")
-    assert len(count.read_text()) == 40
+    assert len(Path("calls").read_text()) == 40
     assert again == second
     assert "| judges.py:by_words" in Path("found/table.md").read_text()
 
@@ -175,28 +172,25 @@ def test_problems_that_a_checkpoint_was_trained_on_are_told_and_left_out_once(
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_a_stop_says_how_to_go_on_and_keeps_what_it_can(tmp_path: Path, keeps: bool) -> None:
-    rows = [bench(n, n % 4 - 1) for n in range(400)]
+def test_a_stop_says_how_to_go_on_and_keeps_what_it_can(
+    keeps: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [bench(n, n % 4 - 1) for n in range(200)]
     Path("many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     flags = ["prm", "eval", "judges.py:by_words", "--data", "many.jsonl"]
     flags += ["--out", "kept"] if keeps else []
-    command = [sys.executable, "-c", "from stepmark.cli.app import main; main()", *flags]
-    marks = tmp_path / "count"
-    env = {**os.environ, "PYTHONSAFEPATH": "1", "SLOW": "0.01", "COUNT_IN": str(marks)}
-    work = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (marks.exists() and len(marks.read_text()) > 130):
-        time.sleep(0.01)
-    work.send_signal(signal.SIGINT)
-    said = work.communicate(timeout=60)[1]
-    assert work.returncode == 130, said
+    monkeypatch.setattr("sys.argv", ["stepmark", *flags])
+    monkeypatch.setenv("STOP_AT", "130")
+    assert run(flags) == 130
+    said = capsys.readouterr().err
+    monkeypatch.delenv("STOP_AT")
+    assert run(flags) == 0
     if not keeps:
         assert "no score was kept" in said
+        assert f"stepmark {' '.join(flags)} --out DIR" in said
         return
-    assert "--out kept" in said
-    assert len(Path("kept/scores.jsonl").read_text().splitlines()) >= 128
-    assert not Path("kept/evaluation.json").exists()
-    assert run(flags) == 0
+    assert f"stepmark {' '.join(flags)}" in said
+    assert sum(map(len, Path("calls").read_text().split())) == 130 + 200 - 128
 
 
 def test_a_subset_of_processbench_is_known_by_its_content(
@@ -219,3 +213,33 @@ def test_a_subset_of_processbench_is_known_by_its_content(
     said = capsys.readouterr().out
     assert "Qwen2.5-Math-PRM-7B            82.4  arXiv:2501.07301" in said
     assert all(len(line.rstrip()) <= 80 for line in said.splitlines())
+
+
+def test_the_page_shows_every_outcome_and_is_made_again_from_the_files(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evaluation("judges.py:by_words", "judges.py:blind", "--data", "own.jsonl")
+    page = Path("found/report.html").read_bytes()
+    table = Path("found/table.md").read_bytes()
+    text = page.decode()
+    assert {*re.findall(r'data-kind="(\w+)"', text)} == {"found", "clear", "elsewhere", "alarm"}
+    assert text.count("<svg") == 5, "positions once, reliability and confusion for each scorer"
+    assert "://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text), "it loads nothing"
+    for name in ("report.html", "table.md"):
+        Path("found", name).unlink()
+    assert run(["prm", "report", "found"]) == 0
+    assert "report.html" in capsys.readouterr().out
+    assert Path("found/report.html").read_bytes() == page
+    assert Path("found/table.md").read_bytes() == table
+
+
+def test_a_page_needs_a_whole_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prm", "report", "elsewhere"]) == 2
+    assert "no evaluation ended there" in " ".join(capsys.readouterr().err.split())
+    evaluation("arithmetic", "--data", "own.jsonl")
+    Path("found/evaluation.json").write_text('{"version": 2}')
+    assert run(["prm", "report", "found"]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    Path("found/scores.jsonl").write_text('{"scores": 1}\n')
+    assert run(["prm", "eval", "arithmetic", "--data", "own.jsonl", "--out", "found"]) == 2
+    assert "the file was altered" in " ".join(capsys.readouterr().err.split())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepmark.errors import ConfigError, Stopped
+from stepmark.errors import ConfigError, Stopped, require
 
 from .console import Debug, Json, emit, progress, say, warn
 from .interrupt import same_command, stoppable
@@ -75,6 +75,7 @@ def evaluate(
 
     stepmark prm eval runs/prm-1/checkpoints/best arithmetic --data processbench_gsm8k.jsonl
     """
+    require("scipy", extra="train", purpose="An evaluation of step scorers")
     from stepmark.prm.eval_report import to_row
     from stepmark.prm.examine import Examination, examine
 
@@ -167,13 +168,11 @@ def _bar(as_json: bool) -> Iterator[Callable[[str, str, int, int], None]]:
 
 
 def _write(report: EvalReport, folder: Path) -> None:
+    from stepmark.prm.eval_files import write_files
     from stepmark.prm.eval_report import write_report
-    from stepmark.prm.eval_table import table_text
-    from stepmark.store import publish
 
     write_report(folder, report)
-    with publish(folder / "table.md") as part:
-        part.write_text(table_text(report), encoding="utf-8")
+    write_files(folder, report)
 
 
 def _missed(report: EvalReport, min_f1: float | None) -> list[str]:
@@ -192,7 +191,7 @@ def _tell(report: EvalReport, folder: Path | None) -> None:
 
     tell_report(report)
     if folder is not None:
-        say(f"Everything is in {folder}: evaluation.json, table.md, scores.jsonl.")
+        say(f"Everything is in {folder}: evaluation.json, table.md, scores.jsonl, report.html.")
 
 
 def _tell_rejects(rows: Sequence[EvalRows]) -> int:

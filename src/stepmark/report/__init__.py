@@ -4,12 +4,14 @@ All text from models and data sets is escaped; nothing here needs torch, and onl
 matplotlib.
 """
 
+from .diagrams import confusion_svg, position_svg, reliability_svg
 from .disputes import Dispute
 from .markdown import markdown_table
 from .numbers import NOTHING, count, number, percent, points
 from .page import Page
 from .plots import Series, band_plot_svg, line_plot_svg
 from .samples import SampleView
+from .solutions import SolutionView
 from .text import escape, shorten, visible
 
 __all__ = [
@@ -18,7 +20,9 @@ __all__ = [
     "Page",
     "SampleView",
     "Series",
+    "SolutionView",
     "band_plot_svg",
+    "confusion_svg",
     "count",
     "escape",
     "line_plot_svg",
@@ -26,6 +30,8 @@ __all__ = [
     "number",
     "percent",
     "points",
+    "position_svg",
+    "reliability_svg",
     "shorten",
     "visible",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +18,7 @@ from .disputes import Dispute, disputes_html
 from .markdown import is_numeric
 from .numbers import NOTHING
 from .samples import SampleView, samples_html
+from .solutions import SolutionView, solutions_html
 from .text import escape, shorten
 
 __all__ = ["Page"]
@@ -53,9 +54,20 @@ class Page:
         return self._add(f'<pre tabindex="0">{escape(shorten(text))}</pre>')
 
     def table(
-        self, headers: Sequence[object], rows: Sequence[Sequence[object]], caption: str = ""
+        self,
+        headers: Sequence[object],
+        rows: Sequence[Sequence[object]],
+        caption: str = "",
+        *,
+        grey: Collection[int] = (),
     ) -> Self:
         """A table; columns of numbers stand to the right, None is a dash.
+
+        Args:
+            headers: one per column.
+            rows: as many cells each.
+            caption: above the table.
+            grey: places of rows that are for orientation only.
 
         Raises:
             ValueError: a row has another number of cells than there are headers.
@@ -67,7 +79,10 @@ class Page:
             headers
         )
         head = _cells("th", [str(header) for header in headers], numeric, ' scope="col"')
-        body = "\n".join(f"<tr>{_cells('td', row, numeric)}</tr>" for row in cells)
+        body = "\n".join(
+            f"<tr{' class=grey' if place in grey else ''}>{_cells('td', row, numeric)}</tr>"
+            for place, row in enumerate(cells)
+        )
         told = f'<p class="caption">{escape(caption)}</p>' if caption else ""
         label = escape(caption or "table")
         return self._add(
@@ -94,6 +109,10 @@ class Page:
     def samples(self, views: Sequence[SampleView]) -> Self:
         """Marked samples as cards, with buttons for right, wrong and other."""
         return self._add(samples_html(list(views)))
+
+    def solutions(self, views: Sequence[SolutionView]) -> Self:
+        """Solutions with a score per step as heat-maps, with buttons for each outcome."""
+        return self._add(solutions_html(list(views)))
 
     def disputes(self, disputes: Sequence[Dispute], ours: str, theirs: str) -> Self:
         """Disagreements of two verdicts, to decide on and download."""

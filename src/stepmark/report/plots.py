@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from stepmark.errors import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Series", "band_plot_svg", "line_plot_svg"]
+__all__ = ["GRID", "INK", "LINES", "Series", "band_plot_svg", "dress", "line_plot_svg", "svg_of"]
 
 INK = ("#010101", "var(--ink, #1c2128)")
 GRID = ("#010102", "var(--line, #d3d9e0)")
@@ -69,10 +69,34 @@ def band_plot_svg(series: Sequence[Series], title: str, xlabel: str, ylabel: str
         SetupError: matplotlib is not installed.
         ValueError: a series has another number of bands than of points.
     """
+    require("matplotlib", extra="train", purpose="A plot")
+    from matplotlib.ticker import MaxNLocator
+
+    def draw(axes: Axes) -> None:
+        for place, line in enumerate(series):
+            _draw(axes, line, place)
+        dress(axes, title, xlabel, ylabel, len(series))
+        if all(float(x).is_integer() for line in series for x, _ in line.points):
+            axes.xaxis.set_major_locator(
+                MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True)
+            )
+
+    return svg_of(draw)
+
+
+def svg_of(draw: Callable[[Axes], None], size: tuple[float, float] = (5.3, 3.2)) -> str:
+    """What a function draws on axes, as SVG text in the colours of the page.
+
+    Args:
+        draw: draws with the stand-in colours `INK`, `GRID` and `LINES`.
+        size: width and height in inches.
+
+    Raises:
+        SetupError: matplotlib is not installed.
+    """
     matplotlib = require("matplotlib", extra="train", purpose="A plot")
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
     settings = {
         "svg.hashsalt": "stepmark",
@@ -81,16 +105,9 @@ def band_plot_svg(series: Sequence[Series], title: str, xlabel: str, ylabel: str
         "font.size": 9.5,
     }
     with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(5.3, 3.2), layout="constrained")
+        figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
-        axes = figure.add_subplot()
-        for place, line in enumerate(series):
-            _draw(axes, line, place)
-        _dress(axes, title, xlabel, ylabel, len(series))
-        if all(float(x).is_integer() for line in series for x, _ in line.points):
-            axes.xaxis.set_major_locator(
-                MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True)
-            )
+        draw(figure.add_subplot())
         file = io.StringIO()
         figure.savefig(
             file, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
@@ -122,7 +139,8 @@ def _draw(axes: Axes, line: Series, place: int) -> None:
         axes.fill_between(xs, low, high, color=color, alpha=0.16, linewidth=0)
 
 
-def _dress(axes: Axes, title: str, xlabel: str, ylabel: str, lines: int) -> None:
+def dress(axes: Axes, title: str, xlabel: str, ylabel: str, lines: int) -> None:
+    """Title, labels, grid and a legend of so many lines, as all plots have them."""
     plain = [text.replace("$", r"\$") for text in (title, xlabel, ylabel)]
     axes.set_title(plain[0], loc="left", color=INK[0], fontsize=10.5, fontweight="bold")
     axes.set_xlabel(plain[1], color=INK[0])
