@@ -108,10 +108,11 @@ def section(rows: Sequence[Row], asked: Sequence[Job]) -> str:
 
 INTRODUCTION = """\
 A Llama of two layers and width 64 learns two-step stories by SFT (40 % of the demonstrations show
-their working), and each backend goes on from there, by tests/rl_backends/learning.py,
-and so do the slow tests on seed 0. Before and after: greedy accuracy on 400 held-out problems, the
-same for all, compared in pairs (Newcombe's interval, McNemar's exact p). mean@8, step score (by the
-rules of `arith-steps`) and lines: means over 8 samples of each of 200 other problems."""
+their working), and each backend goes on from there, by the recipes of
+tests/rl_backends/learning.py; the slow tests run them on seed 0. Before and after: greedy accuracy
+on 400 held-out problems, the same for all, compared in pairs (Newcombe's interval, McNemar's exact
+p). mean@8, step score (by the rules of `arith-steps`) and lines: means over 8 samples of each of
+200 other problems."""
 
 
 def _by_name(asked: Sequence[Job]) -> list[Job]:
