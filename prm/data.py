@@ -20,6 +20,7 @@ from stepmark.types import LabelledSteps
 
 from .encoding import Encoded, StepEncoder
 from .formats import labelled_steps, problem_id, row_id
+from .splits import is_in_share
 
 __all__ = [
     "Counts",
@@ -34,7 +35,6 @@ __all__ = [
     "targets_of",
 ]
 
-BUCKETS = 10_000
 WRONG_BELOW = 0.5
 """A label below counts as wrong in counts; hard labels are 0 or 1."""
 
@@ -139,7 +139,7 @@ def is_held_out(problem: str, share: float) -> bool:
     >>> is_held_out("1 + 1?", 0.0), is_held_out(" 1 +  1?", 1.0)
     (False, True)
     """
-    return int(text_hash(f"held out {problem_id(problem)}"), 16) % BUCKETS < share * BUCKETS
+    return is_in_share(problem, share, "held out")
 
 
 def read_rows(

@@ -11,7 +11,7 @@ Shapes: ``S`` labelled steps, ``N`` tokens of the solutions, ``D`` hidden width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from .data import StepRow
 from .fitting import Loss
 from .metrics import auroc, first_below, first_errors, processbench_f1
 from .model import StepModel, sample_of
+from .splits import write_problems
 from .train_config import StepLoss
 
 __all__ = ["StepLearner", "check_reading", "class_weights", "held_out_metrics", "step_loss"]
@@ -51,6 +52,8 @@ class StepLearner:
         card: of the checkpoints.
         config: of the loss.
         batches: which rows each step learns from.
+        problems: texts of the problems that are learnt from.
+        known: ids of those that the base was trained on.
     """
 
     def __init__(
@@ -61,10 +64,13 @@ class StepLearner:
         card: PrmCard,
         config: StepLoss,
         batches: Batches,
+        problems: Collection[str] = (),
+        known: Collection[str] = (),
     ) -> None:
         self.step_model, self.model, self.tokenizer = model, model.model, model.tokenizer
         self.rows, self.held_out, self.card = rows, held_out, card
         self.config, self.batches = config, batches
+        self.problems, self.known = frozenset(problems), frozenset(known)
         self.head = model.layer if model.head == "classifier" else None
         self.extra = language_head(model, config.seed) if config.lm_weight else None
         self.weights = class_weights(rows) if config.class_weights == "balanced" else (1.0, 1.0)
@@ -151,8 +157,9 @@ class StepLearner:
         return next((name for name in ("f1", "step_f1") if name in found), "loss")
 
     def write(self, folder: Path) -> None:
-        """``prm.json`` with the scores that the model gives its self-test rows now."""
+        """``prm.json`` with the scores of its rows, and which problems were learnt from."""
         write_card(folder, with_scores(self.step_model, self.card))
+        write_problems(folder, self.problems, more=self.known)
 
 
 def step_loss(

@@ -61,11 +61,17 @@ def overlap(trained: Iterable[str], problems: Iterable[str]) -> Overlap:
     return Overlap(frozenset(hit), len(hit), len(ids))
 
 
-def write_problems(folder: Path, problems: Iterable[str]) -> None:
-    """Note the problems that a checkpoint was trained on beside it."""
-    lines = "".join(f"{one}\n" for one in sorted({problem_id(text) for text in problems}))
+def write_problems(folder: Path, problems: Iterable[str], *, more: Iterable[str] = ()) -> None:
+    """Note the problems that a checkpoint was trained on beside it.
+
+    Args:
+        folder: of the checkpoint.
+        problems: their texts.
+        more: ids of others, such as those that its base was trained on.
+    """
+    ids = {problem_id(text) for text in problems} | set(more)
     with publish(folder / PROBLEMS, replace=True) as part:
-        part.write_text(lines, encoding="ascii")
+        part.write_text("".join(f"{one}\n" for one in sorted(ids)), encoding="ascii")
 
 
 def read_problems(folder: Path) -> frozenset[str] | None:

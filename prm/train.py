@@ -47,6 +47,7 @@ from .fitting import Event, FitResult, fit
 from .learning import StepLearner, check_reading
 from .loading import Base, base_model
 from .model import StepModel
+from .splits import read_problems
 from .train_config import BaseTable, PrmConfig, Table, plain
 
 __all__ = ["MAY_CHANGE", "Prepared", "prepare", "train_step_model"]
@@ -138,6 +139,8 @@ def train_step_model(
         _card(prepared, model, hashes),
         config.algorithm,
         _batches(prepared),
+        problems={row.problem.text for row in prepared.source.train},
+        known=read_problems(Path(config.model.base).expanduser()) or (),
     )
     counts = prepared.to_row()
     with begun(out, config, hashes, weights, resume=resume) as run:

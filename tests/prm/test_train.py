@@ -19,6 +19,7 @@ from stepmark.errors import ConfigError, DataError, RunError, Stopped
 from stepmark.prm.checkpoint import PrmCard, load_step_model, read_card
 from stepmark.prm.data import LabelRule, StepRow, encode_rows
 from stepmark.prm.encoding import EncodingSettings, StepEncoder
+from stepmark.prm.formats import problem_id, write_labelled_steps
 from stepmark.prm.learning import (
     StepLearner,
     check_reading,
@@ -28,6 +29,7 @@ from stepmark.prm.learning import (
 )
 from stepmark.prm.loading import Base, base_model
 from stepmark.prm.model import StepModel, TwoTokens, sample_of
+from stepmark.prm.splits import read_problems
 from stepmark.prm.train import _batches, prepare, train_step_model
 from stepmark.prm.train_config import PrmConfig
 from stepmark.store import RunFolder
@@ -334,6 +336,29 @@ def test_a_loss_that_is_no_number_stops_the_run_with_the_weights_before_it(
     )  # fmt: skip
     with pytest.raises(RunError, match=r"of step \d is (nan|inf|-inf), which nothing can be"):
         trained(made, tmp_path / "run")
+
+
+def test_every_checkpoint_says_which_problems_it_was_trained_on(
+    tiny_base: Folder, sums: Path, tmp_path: Path
+) -> None:
+    first = config(tiny_base(), sums, algorithm__steps=2)
+    trained(first, tmp_path / "one")
+    checkpoints = tmp_path / "one" / "checkpoints"
+    expected = {problem_id(row.problem.text) for row in prepare(first).source.train}
+    kept = [read_problems(folder) for folder in checkpoints.iterdir() if folder.is_dir()]
+    assert len(kept) >= 2
+    assert all(found == expected for found in kept)
+    held_out = {problem_id(row.problem.text) for row in prepare(first).source.held_out}
+    assert held_out
+    assert not held_out & expected
+    other = tmp_path / "other.jsonl"
+    row = LabelledSteps(Problem("p", "Another?", None), ("1 + 1 = 2",), (1,))
+    write_labelled_steps(other, [row] * 4)
+    further = config(checkpoints / "final", other, algorithm__steps=1, data__held_out=0.0)
+    trained(further, tmp_path / "two")
+    assert read_problems(tmp_path / "two" / "checkpoints" / "final") == (
+        expected | {problem_id("Another?")}
+    )
 
 
 def test_a_prm_learns_further_with_its_own_encoding(
