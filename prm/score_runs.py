@@ -20,6 +20,7 @@ from .formats.rejects import Rejected
 from .formats.rows import problem_id
 from .formats.source import Source
 from .marking import ask, score_steps
+from .scorers import check_scorer_columns
 from .steps import step_texts
 
 __all__ = ["Scoring", "score_file", "score_run"]
@@ -76,12 +77,15 @@ def score_run(
         on_progress: see `Progress`.
 
     Raises:
+        ConfigError: the scorer needs a column that the problems of the run do not have.
         DataError: the scorer gives no score in [0, 1], or None, per step.
         VerifierError: the scorer raised.
     """
     store, tell = folder.samples, on_progress or (lambda done, total: None)
     known = store.keys()
     missing = sorted(known - store.scores(scorer.key).keys())
+    for sample in store.chosen(missing[:1]):
+        check_scorer_columns(scorer, list(sample.meta), str(folder.path))
     done = len(known) - len(missing)
     tell(done, len(known))
     for keys in _blocks(missing):
@@ -196,6 +200,8 @@ def _solutions(rows: Source, scorer: StepScorer, rejects: list[str]) -> Iterator
 
 def _read(row: Mapping[str, Any], scorer: StepScorer) -> StepItem:
     text = row.get("problem")
+    for column in sorted(set(getattr(scorer, "columns", ())) - row.keys()):
+        raise ValueError(f"it lacks the column {column}, which {scorer.key} needs")
     if not isinstance(text, str):
         raise ValueError("it has no text in the column problem")
     gold = row.get("gold")

@@ -202,6 +202,21 @@ def test_rows_without_a_solution_are_counted_and_told(capsys: pytest.CaptureFixt
     )
 
 
+def test_a_scorer_that_needs_a_column_is_refused_without_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert score("rows.jsonl", scorer="arith-steps") == 2
+    assert "line 1: it lacks the column moves, which arith-steps@1 needs" in capsys.readouterr().err
+    evaluate(1)
+    assert score("r", scorer="arith-steps") == 0
+    own = "own.jsonl"
+    Path(own).write_text('{"q": "1 + 1?", "a": "2"}\n')
+    given = ("--model", "m", "--dataset", own, "--prompt-column", "q", "--gold-column", "a")
+    assert command.run(["eval", "run", *given, "--engine", "own.py:Engine", "--out", "o"]) == 0
+    assert score("o", scorer="arith-steps") == 2
+    assert "needs the column 'moves'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -124,6 +124,11 @@ def test_process_rewards_of_a_checkpoint_train_a_policy_and_a_stopped_run_goes_o
     assert weights("b") == weights("a")
     assert RunFolder.open(Path("b")).samples.scores(key) == scores
 
+    save_prm("prm", "blank_line")
+    capsys.readouterr()
+    assert train("--scorer", "prm?device=cpu", "--out", "b", "--resume") == 2
+    assert f"hashes.weights.scorer 1 was '{key}' and is now 'prm@" in capsys.readouterr().err
+
 
 def test_scores_are_those_of_the_texts_whatever_the_policy_s_tokens_are() -> None:
     from stepmark import StepItem

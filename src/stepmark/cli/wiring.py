@@ -68,7 +68,7 @@ def start(
     engine = _engine(config, policy)
     reference = _reference(plan)
     _try_prompts(plan, policy)
-    manifest = _manifest(plan, _hashes(config, weights, reference))
+    manifest = _manifest(plan, _hashes(plan, weights, reference))
     trackers = Trackers(plan.backend.config.trackers, out, flatten(tree))
     with (
         RunFolder.create(out, tree, manifest, resume=resume, may_change=MAY_CHANGE) as run,
@@ -120,15 +120,20 @@ def _manifest(plan: Plan, weights: str | dict[str, str] | None) -> dict[str, Any
     )
 
 
-def _hashes(config: RunConfig, weights: str, reference: Any) -> str | dict[str, str]:
+def _hashes(plan: Plan, weights: str, reference: Any) -> str | dict[str, str]:
     """The fingerprint of the policy's weights; by name where there are others beside them."""
+    from stepmark.prm.model_scorer import ModelScorer
     from stepmark.training.fingerprint import fingerprint
 
+    config = plan.config
     is_base = config.model.peft is not None
     found = {f"base {config.model.policy}" if is_base else "policy": weights}
     if reference is not None:
         found[f"reference {config.model.reference}"] = fingerprint(reference)
-    return found if is_base or reference is not None else weights
+    for place, (scorer, _) in enumerate(plan.scorers, 1):
+        if isinstance(scorer, ModelScorer):
+            found[f"scorer {place}"] = scorer.key
+    return found if is_base or len(found) > 1 else weights
 
 
 def _engine(config: RunConfig, policy: Policy) -> Any:
