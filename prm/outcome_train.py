@@ -30,7 +30,7 @@ from .model import sample_of
 from .outcome import OutcomeModel, load_outcome_model, outcome_base, pair_loss, point_loss
 from .outcome_data import OutcomeRow, Pair, Solution, encode_solutions, pairs_of, read_solutions
 from .train import adapted, begun, check_folder, encoding_of, followed
-from .train_config import OutcomeLoss, RmConfig
+from .train_config import OutcomeLoss, RmConfig, in_training
 
 __all__ = ["PreparedOutcomes", "prepare_outcomes", "train_outcome_model"]
 
@@ -79,7 +79,7 @@ def prepare_outcomes(config: RmConfig) -> PreparedOutcomes:
     check_place(config.model.base)
     encoding = encoding_of(config.model.base, config.encoding)
     config = config.model_copy(update={"encoding": encoding})
-    encoder = StepEncoder(load_tokenizer(config.model.base), encoding)
+    encoder = StepEncoder(load_tokenizer(config.model.base), in_training(data, encoding))
     for part, name in ((train, "limit"), (held_out, "held_out_limit")):
         most = getattr(data, name)
         if most is not None and most < len(part):

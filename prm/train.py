@@ -48,7 +48,7 @@ from .learning import StepLearner, check_reading
 from .loading import Base, base_model
 from .model import StepModel
 from .splits import read_problems
-from .train_config import BaseTable, PrmConfig, Table, plain
+from .train_config import BaseTable, PrmConfig, Table, in_training, longest_row, plain
 
 __all__ = ["MAY_CHANGE", "Prepared", "prepare", "train_step_model"]
 
@@ -93,7 +93,8 @@ def prepare(config: PrmConfig) -> Prepared:
     )
     check_place(config.model.base)
     config = config.model_copy(update={"encoding": encoding_of(config.model.base, config.encoding)})
-    encoder = StepEncoder(load_tokenizer(config.model.base), config.encoding)
+    encoding = in_training(data, config.encoding)
+    encoder = StepEncoder(load_tokenizer(config.model.base), encoding)
     rule = LabelRule(data.steps, data.after_error, data.labels, data.hard_above)
     whole = config.algorithm.lm_weight > 0
     train, counts = encode_rows(source.train, encoder, rule, whole=whole)
@@ -286,8 +287,9 @@ def _nothing_left(config: PrmConfig, counts: Counts) -> str:
         return f"{tally.right:,} right and {tally.wrong:,} wrong"
 
     reasons = ", ".join(f"{why}: {n:,}" for why, n in counts.dropped.items())
+    longest = longest_row(config.data, config.encoding)
     return (
         f"No label is left to learn from: the rows have {said(counts.given)}, the loss would cover "
-        f"{said(counts.wanted)}, and within max_tokens = {config.encoding.max_tokens} there is "
-        f'none ({reasons}). Raise encoding.max_tokens, or set data.steps = "all".'
+        f"{said(counts.wanted)}, and within {longest} tokens there is "
+        f'none ({reasons}). Raise data.max_tokens and encoding.max_tokens, or set data.steps = "all".'
     )

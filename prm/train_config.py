@@ -105,6 +105,10 @@ class RowsTable(Table):
     limit: int | None = Field(default=None, ge=1)
     """Rows that are read, held-out ones included, chosen by hash; all when absent."""
 
+    max_tokens: int | None = Field(default=None, ge=8)
+    """Longest row in training, where that is less than ``encoding.max_tokens``, which travels with
+    the checkpoint and bounds what it scores later."""
+
     sampling: Literal["natural", "balanced"] = "natural"
     """``balanced`` draws as many rows with a wrong label as without one in every epoch: all of the
     rarer kind, and as many of the other, drawn anew each epoch."""
@@ -144,8 +148,8 @@ class LearningTable(Table):
     """Rows of one optimizer step (of one pair each, for pairwise losses)."""
 
     tokens_per_microbatch: int = Field(default=8192, ge=1)
-    """Tokens of one forward pass: memory, not results, depend on it. At least
-    ``encoding.max_tokens``, so that no row exceeds it."""
+    """Tokens of one forward pass: memory, not results, depend on it. No row may exceed it: at least
+    ``data.max_tokens``."""
 
     learning_rate: float = Field(default=1e-5, gt=0)
     """Peak rate of AdamW: 1e-5 for a model of 1.5 billion weights, 1e-4 with adapters."""
@@ -249,7 +253,7 @@ class PrmConfig(Table):
 
     @model_validator(mode="after")
     def _rows_fit(self) -> Self:
-        check_budget(self.encoding, self.algorithm)
+        check_budget(longest_row(self.data, self.encoding), self.algorithm)
         check_rate(self.model, self.algorithm)
         return self
 
@@ -303,15 +307,16 @@ class RmConfig(Table):
 
     @model_validator(mode="after")
     def _rows_fit(self) -> Self:
-        budget = 2 * self.encoding.max_tokens if self.algorithm.objective == "pairwise" else 0
+        longest = longest_row(self.data, self.encoding)
+        budget = 2 * longest if self.algorithm.objective == "pairwise" else 0
         if budget > self.algorithm.tokens_per_microbatch:
             raise ValueError(
-                f"encoding.max_tokens is {self.encoding.max_tokens} and "
+                f"Rows may have {longest} tokens (data.max_tokens, encoding.max_tokens) and "
                 f"algorithm.tokens_per_microbatch is {self.algorithm.tokens_per_microbatch}: one "
                 "pair could exceed the budget of a forward pass. Set "
-                f"algorithm.tokens_per_microbatch to {budget} or more, or lower encoding.max_tokens"
+                f"algorithm.tokens_per_microbatch to {budget} or more, or lower data.max_tokens"
             )
-        check_budget(self.encoding, self.algorithm)
+        check_budget(longest, self.algorithm)
         check_rate(self.model, self.algorithm)
         if self.data.sampling == "balanced" and self.algorithm.objective == "pairwise":
             raise ValueError(
@@ -321,18 +326,28 @@ class RmConfig(Table):
         return self
 
 
-def check_budget(encoding: EncodingSettings, learning: LearningTable) -> None:
+def longest_row(data: RowsTable, encoding: EncodingSettings) -> int:
+    """Most tokens of a row in training."""
+    return min(encoding.max_tokens, data.max_tokens or encoding.max_tokens)
+
+
+def in_training(data: RowsTable, encoding: EncodingSettings) -> EncodingSettings:
+    """The encoding of rows in training: that of the checkpoint with a limit of its own."""
+    return encoding.model_copy(update={"max_tokens": longest_row(data, encoding)})
+
+
+def check_budget(longest: int, learning: LearningTable) -> None:
     """Refuse a row limit above the budget of a forward pass: memory would follow the rows.
 
     Raises:
         ValueError: it names both settings.
     """
-    if encoding.max_tokens > learning.tokens_per_microbatch:
+    if longest > learning.tokens_per_microbatch:
         raise ValueError(
-            f"encoding.max_tokens is {encoding.max_tokens} and algorithm.tokens_per_microbatch is "
-            f"{learning.tokens_per_microbatch}: one row could exceed the budget of a forward pass. "
-            f"Set algorithm.tokens_per_microbatch to {encoding.max_tokens} or more, or lower "
-            "encoding.max_tokens"
+            f"Rows may have {longest} tokens (data.max_tokens, encoding.max_tokens) and "
+            f"algorithm.tokens_per_microbatch is {learning.tokens_per_microbatch}: one row could "
+            f"exceed the budget of a forward pass. Set it to {longest} or more, or lower "
+            "data.max_tokens"
         )
 
 

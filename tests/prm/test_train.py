@@ -16,6 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 from stepmark.errors import ConfigError, DataError, RunError, Stopped
+from stepmark.prm.batches import Batches
 from stepmark.prm.checkpoint import PrmCard, load_step_model, read_card
 from stepmark.prm.data import LabelRule, StepRow, encode_rows
 from stepmark.prm.encoding import EncodingSettings, StepEncoder
@@ -381,7 +382,7 @@ def test_a_prm_learns_further_with_its_own_encoding(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"encoding__max_tokens": 400}, "encoding.max_tokens is 400"),
+        ({"encoding__max_tokens": 400}, "Rows may have 400 tokens"),
         ({"model__initializer_range": 0.1}, "model.from_scratch"),
         ({"model__dtype": "bfloat16", "algorithm__learning_rate": 1e-5}, "rounded away"),
         ({"algorithm__target": 0.5}, "algorithm.schedule"),
@@ -403,10 +404,59 @@ def test_rows_are_refused_before_a_model_is_loaded(
     with pytest.raises(DataError, match=r"line 1"):
         prepare(config(tiny_base(), rows))
     rows.write_text('{"problem": "pp pp pp", "steps": ["aa aa aa"], "labels": [1]}\n')
-    with pytest.raises(DataError, match=r"1 right and 0 wrong.*max_tokens = 12(.|\n)*none"):
+    with pytest.raises(DataError, match=r"1 right and 0 wrong.*within 12 tokens(.|\n)*none"):
         prepare(config(tiny_base(), rows, encoding__max_tokens=12, data__held_out=0.0))
     with pytest.raises(DataError, match="There is no file"):
         prepare(config(tiny_base(), tmp_path / "nothing.jsonl"))
+
+
+def test_rows_in_training_may_be_shorter_than_what_the_checkpoint_scores(
+    tiny_base: Folder, sums: Path, tmp_path: Path
+) -> None:
+    made = config(
+        tiny_base(), sums, encoding__max_tokens=2000, data__max_tokens=27, algorithm__steps=1
+    )
+    counts = prepare(made).counts["train"]
+    assert sum(counts.kept) < sum(counts.wanted)
+    trained(made, tmp_path / "run")
+    assert read_card(tmp_path / "run" / "checkpoints" / "final").encoding.max_tokens == 2000
+
+
+def test_memory_of_a_step_grows_with_the_budget_and_not_with_the_longest_row(
+    tiny_base: Folder,
+) -> None:
+    """Bytes that are kept for the backward pass, at the most of one micro-batch."""
+    made = config(tiny_base(), Path("rows.jsonl"))
+    model = base_model(Base(str(tiny_base())), device="cpu")
+    encoder = StepEncoder(model.tokenizer, EncodingSettings())
+
+    def peak(longest: int, budget: int) -> int:
+        source = [
+            LabelledSteps(Problem(str(n), f"p {n}", None), ("a" * length,), (1,))
+            for n, length in enumerate([longest, *[30] * 60])
+        ]
+        rows, _ = encode_rows(source, encoder, LabelRule())
+        batches = Batches(len(rows), len(rows), 0)
+        learner = StepLearner(model, rows, [], PrmCard(), made.algorithm, batches)
+        most = 0
+        for compute in learner.losses(range(len(rows)), budget):
+            kept: dict[int, int] = {}
+
+            def keep(tensor: torch.Tensor, kept: dict[int, int] = kept) -> torch.Tensor:
+                storage = tensor.untyped_storage()
+                kept[storage.data_ptr()] = storage.nbytes()
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                loss = compute()
+            most = max(most, sum(kept.values()))
+            del loss
+        return most
+
+    weights = sum(w.numel() * 4 for w in model.model.parameters())
+    small, same, large = peak(40, 300), peak(280, 300), peak(280, 1200)
+    assert same - weights < 1.5 * (small - weights), "a row of seven times the length"
+    assert large - weights > 2.5 * (same - weights), "four times the budget"
 
 
 def test_gradient_checkpointing_and_autocast_train_too(
