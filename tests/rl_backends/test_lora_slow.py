@@ -5,9 +5,8 @@ Greedy accuracy on 400 held-out problems, before and after, compared in pairs.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -20,24 +19,12 @@ GAINED = 0.235
 MARGIN = 0.1
 
 
-def recipes():
-    """`learning.py` beside this file."""
-    spec = importlib.util.spec_from_file_location(
-        "learning_of_lora", Path(__file__).with_name("learning.py")
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_adapters_raise_accuracy_on_held_out_problems(tmp_path) -> None:
-    learning = recipes()
-    taught = learning.taught(tmp_path)
-    sets = (*learning.GRPO, "model.peft=lora", "algorithm.learning_rate=1e-3", "rollout.seed=0")
-    made = learning.trained(tmp_path / "run", taught, *sets)
-    found = learning.paired(learning.right(made), learning.right(taught))
+def test_adapters_raise_accuracy_on_held_out_problems(
+    learning: ModuleType, taught: Path, right_before: list[bool], tmp_path: Path
+) -> None:
+    sets = (*learning.GRPO, "model.peft=lora", "algorithm.learning_rate=1e-3")
+    made = learning.trained(tmp_path / "run", taught, *sets, f"rollout.seed={learning.SEED}")
+    found = learning.paired(learning.right(made), right_before)
     print(f"greedy accuracy {found.difference:+.3f}, p = {found.p:.2g}")
     assert found.difference > GAINED - MARGIN
     assert found.p < 1e-3
