@@ -66,11 +66,16 @@ def missing(part: Any, seeds: list[int], path: Path) -> Iterator[dict[str, Any]]
             yield job
 
 
-def run(name: str, seeds: list[int], out: Path, minutes: float) -> int:
-    """Runs what is missing of a part; how many jobs are left when the minutes are over."""
+def run(
+    name: str, seeds: list[int], out: Path, minutes: float, only: frozenset[str] = frozenset()
+) -> int:
+    """Runs what is missing of a part; how many jobs are left when the minutes are over.
+
+    With ``only``, jobs of other backends are neither run nor counted.
+    """
     part, path, started = importlib.import_module(name), out / f"{name}.jsonl", time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
-    left = list(missing(part, seeds, path))
+    left = [job for job in missing(part, seeds, path) if not only or job["backend"] in only]
     while left and time.monotonic() - started < 60 * minutes:
         job = left.pop(0)
         folder = out / name / "-".join(str(value) for value in job.values())
@@ -123,12 +128,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("part", choices=[*PARTS, "summary"])
     parser.add_argument("--seeds", default="0,1,2", help="with commas between them")
+    parser.add_argument("--only", default="", help="backends, with commas between them")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no job after so many")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "campaign")
     parser.add_argument("--summary", type=Path, default=HERE / "summary.md")
     given = parser.parse_args()
     seeds = [int(seed) for seed in given.seeds.split(",")]
-    left = 0 if given.part == "summary" else run(given.part, seeds, given.out, given.minutes)
+    only = frozenset(filter(None, given.only.split(",")))
+    left = 0
+    if given.part != "summary":
+        left = run(given.part, seeds, given.out, given.minutes, only)
     summary(seeds, given.out, given.summary)
     if left:
         print(f"{left} jobs are left; the same command goes on with them.", file=sys.stderr)

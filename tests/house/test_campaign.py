@@ -70,6 +70,13 @@ def test_no_job_begins_when_the_minutes_are_over(campaign: SimpleNamespace, tmp_
     assert campaign.part.done == []
 
 
+def test_some_backends_alone_can_be_run(campaign: SimpleNamespace, tmp_path: Path) -> None:
+    assert campaign.run("counting", [1, 2], tmp_path, 60, frozenset({"ppo"})) == 0
+    assert campaign.part.done == []
+    assert campaign.run("counting", [1], tmp_path, 60, frozenset({"grpo", "ppo"})) == 0
+    assert campaign.part.done == [1]
+
+
 def test_what_did_not_run_is_shown_as_not_run(tmp_path: Path) -> None:
     part = run_path(str(CAMPAIGN / "learning.py"))
     found = {"problems": 400, "before": 0.4, "after": 0.7, "difference": 0.3, "p": 1e-9}
