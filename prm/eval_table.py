@@ -127,7 +127,7 @@ def mean_lines(report: EvalReport) -> tuple[list[str], list[list[str]]]:
         known = [value for value in values if value is not None]
         mean = sum(known) / len(known) if len(known) == len(values) else None
         rows.append([label, *map(per_cent, values), per_cent(mean)])
-    return ["F1", *names, "mean"], rows
+    return ["F1", *(data.subset or data.name for data in report.data), "mean"], rows
 
 
 def notes(data: DataSet, records: Sequence[Record]) -> list[str]:

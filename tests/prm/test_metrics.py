@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 from stepmark.errors import ConfigError
 from stepmark.prm.floors import constant_guess, outcome_oracle
 from stepmark.prm.metrics import (
+    FirstErrors,
     auroc,
     average_precision,
     best_threshold,
     calibration,
+    f1_interval,
     first_below,
     first_errors,
     processbench_f1,
@@ -143,3 +146,31 @@ def test_floors_on_processbench_are_the_known_lines(
     lengths = [len(row["steps"]) for row in rows]
     found = outcome_oracle(labels, [row["final_answer_correct"] for row in rows], lengths)
     assert round(100 * found.f1, 1) == oracle
+
+
+@pytest.mark.parametrize(
+    ("hit", "clear", "errors", "corrects"),
+    [(0.5, 0.9, 207, 193), (0.06, 0.99, 207, 193), (0.02, 0.3, 50, 40), (0.97, 0.95, 30, 20)],
+)
+def test_the_interval_of_f1_covers_it_about_95_times_in_100(
+    hit: float, clear: float, errors: int, corrects: int
+) -> None:
+    rng = np.random.default_rng(0)
+    truth = processbench_f1(hit, clear)
+    hits, clears = rng.binomial(errors, hit, 1000), rng.binomial(corrects, clear, 1000)
+    covered = 0
+    for a, b in zip(hits / errors, clears / corrects, strict=True):
+        found = FirstErrors(processbench_f1(a, b), a, b, errors, corrects, 0.0, a)
+        low, high = f1_interval(found)
+        assert 0 <= low <= found.f1 <= high <= 1
+        covered += low <= truth <= high
+    assert 0.92 <= covered / 1000 <= 0.995, "Wilson's own share at 0.02 of 50 is 0.92"
+
+
+def test_an_f1_of_nothing_found_still_has_an_upper_bound() -> None:
+    none_found = first_errors([-1] * 40, [0] * 20 + [-1] * 20)
+    assert none_found.f1 == none_found.standard_error == 0.0
+    low, high = f1_interval(none_found)
+    assert low == 0.0
+    assert high == pytest.approx(0.28, abs=0.005)
+    assert f1_interval(first_errors([1] * 20, [0] * 10 + [-1] * 10)).high > 0.2

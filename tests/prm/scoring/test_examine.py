@@ -1,0 +1,104 @@
+"""Checkpoints examined: what they were trained on, steps beyond their limit, known files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stepmark.prm import PrmScorer, load_scorer, write_labelled_steps
+from stepmark.prm.eval_report import figures_of, read_report, to_row, write_report
+from stepmark.prm.eval_rows import read_eval_rows
+from stepmark.prm.eval_table import table_text
+from stepmark.prm.evaluate import evaluate, score_rows
+from stepmark.prm.examine import Examination, examine
+from stepmark.prm.published_figures import PUBLISHED, recognise
+from stepmark.prm.splits import write_problems
+from stepmark.types import LabelledSteps, Problem
+
+Checkpoint = Callable[..., Path]
+
+
+def solution(number: int, wrong: int, steps: int = 3) -> LabelledSteps:
+    labels = tuple(float(place != wrong) for place in range(steps))
+    texts = tuple(f"{number} + {n} = {number + n}" for n in range(steps))
+    problem = Problem(f"p{number}", f"What is {number} and more?", None)
+    return LabelledSteps(problem, texts, labels, final_correct=wrong < 0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    rows = [solution(n, n % 4 - 1) for n in range(24)]
+    write_labelled_steps(tmp_path / "rows.jsonl", rows)
+    return str(tmp_path / "rows.jsonl")
+
+
+def test_a_checkpoint_is_examined_with_and_without_what_it_was_trained_on(
+    checkpoint: Checkpoint, file: str
+) -> None:
+    place = checkpoint(aggregation="last")
+    write_problems(place, [f"What is {n} and more?" for n in range(6)])
+    rows = read_eval_rows(file)
+    report = examine({"ours": PrmScorer(place, device="cpu")}, [rows], Examination(0.45))
+    [record] = report.records
+    assert record.aggregation == "last", "the checkpoint says so"
+    assert (record.trained_on, record.rows) == (6, 24)
+    scored = list(score_rows(PrmScorer(place, device="cpu"), rows.rows[6:]))
+    expected = evaluate(scored, name="rows", scorer="x", threshold=0.45, aggregation="last")
+    assert record.unseen == figures_of(expected)
+    text = table_text(report)
+    assert "| ours, unseen problems" in text
+    assert "trained on the problems of 6 of 24 rows" in text
+
+
+def test_nothing_is_said_of_training_where_the_checkpoint_does_not(
+    checkpoint: Checkpoint, file: str
+) -> None:
+    place = checkpoint(template="{problem}\n\n")
+    report = examine({"ours": PrmScorer(place, device="cpu")}, [read_eval_rows(file)])
+    assert report.records[0].trained_on is None
+    assert "trained on" not in table_text(report)
+
+
+def test_steps_beyond_the_limit_are_told(checkpoint: Checkpoint, file: str) -> None:
+    place = checkpoint(max_tokens=40)
+    report = examine({"ours": PrmScorer(place, device="cpu")}, [read_eval_rows(file)])
+    [record] = report.records
+    assert record.unscored_steps > 0
+    assert record.figure("outcome_auroc").n < 24
+    assert "steps lie beyond its limit and have no score" in table_text(report)
+
+
+def test_a_report_is_read_back_as_it_was_written(tmp_path: Path, file: str) -> None:
+    report = examine({"arithmetic": load_scorer("arithmetic")}, [read_eval_rows(file)])
+    write_report(tmp_path, report)
+    assert read_report(tmp_path) == report
+    assert to_row(read_report(tmp_path)) == to_row(report)
+
+
+def test_a_limit_takes_the_same_rows_in_their_order(file: str) -> None:
+    some = read_eval_rows(file, limit=7)
+    assert len(some.rows) == 7
+    assert some.of_rows == 24
+    assert some == read_eval_rows(file, limit=7)
+    places = [int(row.problem.text.split()[2]) for row in some.rows]
+    assert places == sorted(places)
+    assert places != list(range(7))
+    assert all(row in read_eval_rows(file, limit=12).rows for row in some.rows)
+
+
+def test_the_published_rows_have_an_f1_per_subset_and_a_source() -> None:
+    assert len({row.model for row in PUBLISHED}) == len(PUBLISHED)
+    for row in PUBLISHED:
+        assert all(0 < value < 100 for value in row.f1)
+        assert row.source.startswith("arXiv:")
+
+
+def test_every_processbench_file_is_known_and_nothing_else(data: Path) -> None:
+    for subset in ("gsm8k", "math", "olympiadbench"):
+        rows = read_eval_rows(str(data / "processbench" / f"processbench_{subset}.jsonl"))
+        assert rows.subset == subset
+        assert rows.name == f"processbench-{subset}"
+        assert recognise(rows.rows[1:]) is None
+        assert recognise([*rows.rows[1:], rows.rows[1]]) is None
