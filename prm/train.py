@@ -291,5 +291,6 @@ def _nothing_left(config: PrmConfig, counts: Counts) -> str:
     return (
         f"No label is left to learn from: the rows have {said(counts.given)}, the loss would cover "
         f"{said(counts.wanted)}, and within {longest} tokens there is "
-        f'none ({reasons}). Raise data.max_tokens and encoding.max_tokens, or set data.steps = "all".'
+        f"none ({reasons}). Raise data.max_tokens and encoding.max_tokens, or set "
+        'data.steps = "all".'
     )
