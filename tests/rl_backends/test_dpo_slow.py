@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-SFT_REACHED = {0: 0.425, 1: 0.610}
+SFT_REACHED = {0: 0.425, 1: 0.610, 2: 0.502}
 """By seed, one thread of an x86-64 core, 2026-11-30; other processors round differently."""
 SFT_MARGIN = 0.12
 FLOOR = {"dpo": 0.672, "online-dpo": 0.660, "spin": 0.675, "rft": 0.635, "online-rft": 0.670}

@@ -23,6 +23,8 @@ def test_step_rewards_raise_step_scores_and_accuracy_on_held_out_problems(
     steps = paired_means(after.steps, before.steps)
     print(f"greedy {greedy.difference:+.3f}, p = {greedy.p:.2g}; of samples: accuracy")
     print(f"{accuracy.difference:+.3f}, steps {steps.difference:+.3f}, lines {after.lines:.2f}")
+    # Seeds 0, 1, 2 gave +0.14, +0.07, +0.10 in step scores, +0.21, +0.10, +0.14 in accuracy, +0.34,
+    # +0.27, +0.34 in greedy accuracy and 3.0, 2.9, 2.9 lines: tests/campaign, 2026-11-30.
     assert steps.difference > 0.04
     assert accuracy.difference > 0.02
     assert max(steps.p, accuracy.p) < 0.02
