@@ -1,7 +1,7 @@
 """PPO raises the accuracy of a small SFT model on new `arith` problems, and its critic learns.
 
 One seed and a short budget, by the recipe that `tests/campaign` runs on several; beside each
-threshold is what seed 0 reached, one thread of an x86-64 core, 2026-11-30. With half as many
+threshold is what seeds 0, 1, 2 reached, one thread of an x86-64 core, 2026-11-30. With half as many
 problems a step one of three seeds gained nothing.
 """
 
@@ -23,13 +23,13 @@ def test_ppo_raises_the_accuracy_on_held_out_problems(
     found = learning.paired(learning.right(ppo), right_before)
     rows = learning.metrics(ppo)
     print(f"ppo: {found.difference:+.3f}, p = {found.p:.2g}")
-    assert found.difference > 0.05, "0.457 was reached"
+    assert found.difference > 0.05, "0.46, 0.26 and 0.34 were reached"
     assert found.p < 0.01
     rewards = [row["reward"] for row in rows]
     gain = statistics.fmean(rewards[-5:]) - statistics.fmean(rewards[:3])
     foreseen = [row["critic/explained_variance"] for row in rows]
     print(f"reward {gain:+.3f}, explained variance {foreseen}")
-    assert gain > 0.1, "0.28 was reached"
+    assert gain > 0.1, "0.28, 0.12 and 0.11 were reached"
     assert foreseen[0] == pytest.approx(0, abs=1e-6)
     # A step's value goes up and down by 0.04: the mean is over the second half of the run.
-    assert statistics.fmean(foreseen[-15:]) > 0.03, "0.06 was reached"
+    assert statistics.fmean(foreseen[-15:]) > 0.03, "0.04, 0.09 and 0.07 over the last five"
