@@ -96,8 +96,8 @@ def _of_scorer(page: Page, record: Record) -> None:
     if record.shown:
         page.text(
             "Some solutions of each outcome, chosen by hash. The deeper the red of a score, the "
-            "lower it is; the first step below the threshold is outlined. Labels: of steps after the first error "
-            "nothing may be known."
+            "lower it is; the first step below the threshold is outlined. A dash for a label: "
+            "nothing is known of that step, as of those after the first error."
         )
         page.solutions([_view(record, number) for number in range(len(record.shown))])
 

@@ -126,8 +126,10 @@ class Record:
     bins: tuple[Bin, ...]
     confusion: tuple[tuple[int, int, int], ...]
     """First error, prediction, solutions."""
+    is_checkpoint: bool
+    """Whether it was trained here, and may say on which problems."""
     trained_on: int | None
-    """Rows whose problem the model was trained on; None where that is not known."""
+    """Rows whose problem it was trained on; None where that is not known."""
     unseen: tuple[Figure, ...]
     """The figures without those rows, where there are any."""
     shown: tuple[Shown, ...]

@@ -138,7 +138,7 @@ def notes(data: DataSet, records: Sequence[Record]) -> list[str]:
         told += [f"a solution's score is the {one.aggregation} of its steps'"]
         if one.unscored_steps:
             told.append(f"{one.unscored_steps:,} steps lie beyond its limit and have no score")
-        if one.trained_on is not None:
+        if one.is_checkpoint:
             told.append(_overlap(one))
         found.append(f"{one.label} ({one.scorer}): {'; '.join(told)}.")
     if data.rejects:
@@ -150,6 +150,8 @@ def notes(data: DataSet, records: Sequence[Record]) -> list[str]:
 
 
 def _overlap(one: Record) -> str:
+    if one.trained_on is None:
+        return "it does not say which problems it was trained on"
     if not one.trained_on:
         return f"it was trained on none of the {one.problems:,} problems"
     without = "" if one.unseen else ", which leaves none"

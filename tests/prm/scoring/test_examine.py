@@ -52,13 +52,15 @@ def test_a_checkpoint_is_examined_with_and_without_what_it_was_trained_on(
     assert "trained on the problems of 6 of 24 rows" in text
 
 
-def test_nothing_is_said_of_training_where_the_checkpoint_does_not(
+def test_a_checkpoint_that_does_not_say_what_it_was_trained_on_is_told(
     checkpoint: Checkpoint, file: str
 ) -> None:
     place = checkpoint(template="{problem}\n\n")
     report = examine({"ours": PrmScorer(place, device="cpu")}, [read_eval_rows(file)])
     assert report.records[0].trained_on is None
-    assert "trained on" not in table_text(report)
+    assert "it does not say which problems it was trained on" in table_text(report)
+    rule = examine({"rule": load_scorer("arithmetic")}, [read_eval_rows(file)])
+    assert "trained on" not in table_text(rule)
 
 
 def test_steps_beyond_the_limit_are_told(checkpoint: Checkpoint, file: str) -> None:
