@@ -126,13 +126,13 @@ class Record:
     bins: tuple[Bin, ...]
     confusion: tuple[tuple[int, int, int], ...]
     """First error, prediction, solutions."""
-    is_checkpoint: bool
-    """Whether it was trained here, and may say on which problems."""
     trained_on: int | None
     """Rows whose problem it was trained on; None where that is not known."""
     unseen: tuple[Figure, ...]
     """The figures without those rows, where there are any."""
     shown: tuple[Shown, ...]
+    is_checkpoint: bool = False
+    """Whether it was trained here, and may say on which problems."""
 
     def figure(self, name: str) -> Figure:
         """The figure of a name."""

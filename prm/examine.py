@@ -148,10 +148,10 @@ def _record(
         by_position=found.steps.by_position,
         bins=found.steps.calibration.bins if found.steps.calibration else (),
         confusion=tuple((*pair, count) for pair, count in sorted(found.confusion.items())),
-        is_checkpoint=isinstance(getattr(scorer, "path", None), Path),
         trained_on=trained_on,
         unseen=unseen,
         shown=_shown(kept, found.threshold),
+        is_checkpoint=isinstance(getattr(scorer, "path", None), Path),
     )
 
 
