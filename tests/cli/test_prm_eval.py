@@ -243,3 +243,10 @@ def test_a_page_needs_a_whole_evaluation(capsys: pytest.CaptureFixture[str]) -> 
     Path("found/scores.jsonl").write_text('{"scores": 1}\n')
     assert run(["prm", "eval", "arithmetic", "--data", "own.jsonl", "--out", "found"]) == 2
     assert "the file was altered" in " ".join(capsys.readouterr().err.split())
+
+
+def test_help_says_what_the_f1_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prm", "eval", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "harmonic mean of two accuracies" in said
+    assert "it is no F1 of precision and recall" in said
