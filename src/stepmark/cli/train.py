@@ -84,16 +84,28 @@ def train(
 
 
 def _dry_run(composed: Composed, as_json: bool) -> None:
+    from dataclasses import replace
+
     from stepmark.config import settings_of
 
     from .config import show_tree
-    from .plan import make_plan
+    from .plan import make_plan, read_settings
 
-    plan = make_plan(composed)
-    _announce(plan)
-    rows = settings_of(type(plan.config), composed)
+    model = {"policy": "MODEL", **composed.tree.get("model", {})}
+    config, _ = read_settings(replace(composed, tree={**composed.tree, "model": model}))
+    rows = settings_of(type(config), composed)
     value = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
+    missing = [] if "policy" in composed.tree.get("model", {}) else ["--model MODEL"]
+    if not config.data.task and config.data.dataset is None:
+        missing.append("--task NAME (or --dataset FILE)")
+    # With --json an error is the one document; people see the settings beside what is wrong.
+    plan = make_plan(composed) if as_json and not missing else None
     emit(value, as_json, lambda: show_tree(rows))
+    if missing:
+        say(f"These settings are valid. A run needs more: {' and '.join(missing)}.")
+        return
+    plan = plan or make_plan(composed)
+    _announce(plan)
     tell_memory(plan)
     names = ", ".join(f"{task.name} ({len(task.problems):,} problems)" for task in plan.tasks)
     say(f"These settings can run: {names}. Nothing was loaded or written.")

@@ -21,7 +21,8 @@ class StopRequest:
     """Turns the first SIGINT or SIGTERM into a wish, and the second into an immediate stop.
 
     Used with ``with``; outside the main thread, where Python takes no signals, it does nothing.
-    An immediate stop spoils nothing: files are appended whole and folders are renamed.
+    An immediate stop spoils nothing: files are appended whole and folders are renamed. A wish that
+    came when there was nothing left to stop is passed on to the handler of before.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,8 @@ class StopRequest:
     ) -> None:
         for number, handler in self._earlier.items():
             signal.signal(number, handler)
+        if kind is None and self.number is not None:
+            signal.raise_signal(self.number)  # it came too late for this run: whoever called stops
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
