@@ -3,7 +3,7 @@
 #   make test         install, lint, type-check, run the everyday tests
 #   make test-slow    real models, built wheels, whole runs
 #   make campaign     hours: learning and kills on several seeds; stop it at will, run it again to go on
-#   make bench        the verifier beside Math-Verify, training beside TRL, in venvs of their own (set STEPMARK_DATA)
+#   make bench        the verifier beside Math-Verify, training beside TRL, reward models (set STEPMARK_DATA)
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-slow campaign bench check format install clean
 
@@ -78,7 +78,7 @@ campaign: $(VENV)/.test
 	$(BIN)/python tests/campaign/run.py learning --seeds $(SEEDS)
 	$(BIN)/python tests/campaign/run.py kills --seeds $(SEEDS)
 
-# Measures the verifier and training; BENCH_FLAGS=--quick takes a sample. The venv holds the base install and the peer.
+# Measures the verifier, training and reward models; BENCH_FLAGS=--quick takes a sample. The venv holds the base install and the peer.
 BENCH := .venv-bench
 BENCH_FLAGS ?=
 $(BENCH)/.ready: pyproject.toml constraints/bench.txt
@@ -86,9 +86,11 @@ $(BENCH)/.ready: pyproject.toml constraints/bench.txt
 	$(BENCH)/bin/python -m pip --disable-pip-version-check install -q -c constraints/bench.txt -e '.[compare]'
 	@touch $@
 
-bench: $(BENCH)/.ready .venv-trl/.ready
+bench: $(BENCH)/.ready .venv-trl/.ready $(SMOLLM2)/model.safetensors
 	$(BENCH)/bin/python benchmarks/verifier.py --out benchmarks/results.json $(BENCH_FLAGS)
 	.venv-trl/bin/python benchmarks/training.py --out benchmarks/results.json $(BENCH_FLAGS)
+	$(BIN)/python benchmarks/prm.py --out benchmarks/results.json $(BENCH_FLAGS)
+	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/python benchmarks/prm_scoring.py --solutions 96 --large 8
 
 clean:
 	rm -rf $(VENV) $(BENCH) .venv-trl .venv-verl dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -21,16 +22,26 @@ COMMANDS = [
 ]
 
 
+NEEDS_MODEL = [line for line in COMMANDS if "MODEL" in line or "runs/prm/" in line]
+STEPS = {
+    "input": "Tom has 2 pens and buys 3. How many? Step 1: 2 + 3 = 5 ки\nStep 2: It is 5. ки",
+    "label": "Tom has 2 pens and buys 3. How many? Step 1: 2 + 3 = 5 +\nStep 2: It is 5. +",
+    "task": "GSM8K",
+}
+"""A row in the layout of Math-Shepherd."""
+
+
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder with the README's verifier in it."""
+    """A folder with the README's verifier and the file that it converts."""
     [source] = [block for kind, block in BLOCKS if kind == "python"]
     (tmp_path / "checks.py").write_text(source)
+    (tmp_path / "math_shepherd.jsonl").write_text(json.dumps(STEPS) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if "MODEL" not in c])
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in NEEDS_MODEL])
 def test_a_command_of_the_readme_works(command: str, desk: Path) -> None:
     assert run(shlex.split(command, comments=True)[1:]) == 0
 
@@ -48,7 +59,7 @@ def test_the_verifier_of_the_readme_is_eight_lines_and_takes_columns(desk: Path)
     assert [verdict.correct for verdict in verdicts] == [True, False, False]
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if "MODEL" in c])
+@pytest.mark.parametrize("command", NEEDS_MODEL)
 def test_a_command_with_a_model_is_spelled_right(command: str, desk: Path) -> None:
     words = shlex.split(command)[1:]
     if "arith" in words and "--dry-run" in words:
@@ -56,7 +67,8 @@ def test_a_command_with_a_model_is_spelled_right(command: str, desk: Path) -> No
     else:
         # Only the flags are tried: the model and the hub's data are not here.
         known = {word for word in words if word.startswith("--")}
-        assert run([*[w for w in words[:2] if not w.startswith("-")], "--help"]) == 0
+        verb = words[: 2 if words[0] in ("eval", "prm") else 1]
+        assert run([*verb, "--help"]) == 0
         assert known <= {
             "--model",
             "--task",
@@ -65,6 +77,9 @@ def test_a_command_with_a_model_is_spelled_right(command: str, desk: Path) -> No
             "--backend",
             "--preset",
             "--dry-run",
+            "--base",
+            "--data",
+            "--scorer",
         }
 
 
@@ -75,6 +90,6 @@ def test_a_preset_takes_another_task_than_its_own(desk: Path) -> None:
 
 def test_every_verb_of_the_table_exists(capsys: pytest.CaptureFixture[str]) -> None:
     verbs = re.findall(r"^\| `stepmark (\w+)", README, flags=re.MULTILINE)
-    assert len(verbs) == 8
+    assert len(verbs) == 10
     for verb in verbs:
         assert run([verb, "--help"]) == 0
