@@ -8,7 +8,9 @@ from . import prm_convert, prm_eval, prm_inspect, prm_report, prm_score, prm_tra
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Process reward models: labelled steps in, scores of steps out.")
+app = typer.Typer(
+    no_args_is_help=True, help="Process reward models: from labelled steps to scores."
+)
 app.command("convert")(prm_convert.convert)
 app.command("eval")(prm_eval.evaluate)
 app.command("inspect")(prm_inspect.inspect)
