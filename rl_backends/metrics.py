@@ -29,7 +29,7 @@
 | `val/clipfrac_avg` | share of tokens whose value the clip held | below 0.2 |
 | `objective/kl` | nats per completion, as sampled | below 10 |
 | `objective/non_score_reward`, `objective/rlhf_reward` | of the divergence; of all | |
-| `weights_changed` | share of a bfloat16 model that an optimizer step moved | above 0.1 |
+| `weights_changed` | share of the learning bfloat16 weights that a step moved | above 0.1 |
 | `grad_norm`, `critic/grad_norm` | before clipping | finite, steady |
 | `learning_rate`, `num_tokens` | ; sampled tokens of the step | |
 """
