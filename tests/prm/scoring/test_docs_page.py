@@ -6,6 +6,7 @@ import doctest
 import json
 import re
 import shlex
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -42,5 +43,7 @@ def test_the_example_gives_what_the_page_shows() -> None:
 
 
 def test_the_page_names_every_scorer_and_aggregation() -> None:
-    for name in (*scorers.names(), *AGGREGATIONS):
+    shipped = {point.name for point in entry_points(group="stepmark.scorers")}
+    assert shipped <= set(scorers.names())
+    for name in (*shipped, *AGGREGATIONS):
         assert f"`{name}`" in PAGE
