@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from math import ceil
 from typing import NamedTuple
@@ -22,7 +23,7 @@ class Place(NamedTuple):
 
 
 class Batches:
-    """The batches of all epochs; nothing is stored, so a resumed run cannot drift.
+    """The batches of all epochs; no order is stored, so a resumed run cannot drift.
 
     Args:
         rows: how many there are.
@@ -44,6 +45,7 @@ class Batches:
         self.rows, self.size, self.seed = rows, size, seed
         self.rare, self.unit = rare, unit
         self._epoch, self._batches = -1, list[list[int]]()
+        self._before = [0]
 
     @property
     def per_epoch(self) -> int:
@@ -56,11 +58,11 @@ class Batches:
 
     def of_step(self, step: int) -> Place:
         """The batch of an optimizer step, from 1."""
-        epoch, before = 0, 0
-        while step - 1 - before >= len(self.of_epoch(epoch)):
-            before += len(self.of_epoch(epoch))
-            epoch += 1
-        return Place(epoch, self.of_epoch(epoch)[step - 1 - before])
+        while self._before[-1] < step:
+            counted = len(self._before) - 1
+            self._before.append(self._before[-1] + len(self.of_epoch(counted)))
+        epoch = bisect_left(self._before, step) - 1
+        return Place(epoch, self.of_epoch(epoch)[step - 1 - self._before[epoch]])
 
     def of_epoch(self, epoch: int) -> list[list[int]]:
         """All batches of an epoch."""

@@ -108,6 +108,8 @@ class PrmCard(_Part):
     """The model that training began with."""
     self_test: tuple[SelfTestRow, ...] = ()
     """Three rows with their scores."""
+    self_test_dtype: Dtype = "float32"
+    """Type of the weights that gave those scores. Filled in on saving."""
 
 
 def aggregation_for(origin: str) -> str:
@@ -213,7 +215,15 @@ def with_scores(model: Scores, card: PrmCard) -> PrmCard:
         row.model_copy(update={"scores": scores})
         for row, scores in zip(card.self_test, found, strict=True)
     ]
-    return card.model_copy(update={"self_test": tuple(rows)})
+    return card.model_copy(
+        update={"self_test": tuple(rows), "self_test_dtype": _dtype_of(model.model)}
+    )
+
+
+def _dtype_of(model: Any) -> str:
+    """The coarsest type among its weights."""
+    found = {str(weight.dtype).removeprefix("torch.") for weight in model.parameters()}
+    return next((name for name in ("bfloat16", "float16") if name in found), "float32")
 
 
 def scores_of(model: Scores, card: PrmCard) -> list[tuple[float, ...]]:
@@ -232,12 +242,14 @@ def check_self_test(
         card: holds rows and scores.
         found: the scores that the model gives now.
         path: of the checkpoint, for the message.
-        exact: whether it computes in float32, as when it was saved.
+        exact: whether it computes in float32 now. Where it does not, or did not when it was saved,
+            the bound is that of bfloat16.
 
     Raises:
         RunError: the message names row, step, both scores and the tolerance.
     """
-    allowed = SCORES_FLOAT32 if exact else SCORES_BFLOAT16
+    both = exact and card.self_test_dtype == "float32"
+    allowed = SCORES_FLOAT32 if both else SCORES_BFLOAT16
     for number, (row, scores) in enumerate(zip(card.self_test, found, strict=True), 1):
         if len(row.scores) != len(scores):
             raise RunError(

@@ -243,7 +243,7 @@ def encode_rows(
         counts.given += Tally.of(row.labels)
         targets = targets_of(row, rule)
         counts.wanted += Tally.of(targets)
-        made = _one(row, targets, encoder, whole)
+        made = _one(row, targets, encoder, rule, whole=whole)
         if isinstance(made, str):
             counts.dropped[made] += 1
         else:
@@ -253,7 +253,12 @@ def encode_rows(
 
 
 def _one(
-    row: LabelledSteps, targets: Sequence[float | None], encoder: StepEncoder, whole: bool
+    row: LabelledSteps,
+    targets: Sequence[float | None],
+    encoder: StepEncoder,
+    rule: LabelRule,
+    *,
+    whole: bool,
 ) -> StepRow | str:
     """The row as tokens, or why it is dropped."""
     if all(target is None for target in targets):
@@ -267,19 +272,24 @@ def _one(
     start = 0 if whole or not places[0] else made.ends[places[0] - 1] + 1
     end = len(made.ids) if whole else made.ends[places[-1]] + 1
     labels = tuple(float(targets[n] or 0.0) for n in places)
-    first = row.first_error if len(made.ends) == len(row.steps) else None
+    tells = rule.steps == "all" and len(made.ends) == len(row.steps)
     return StepRow(
         np.array((*made.prompt_ids, *made.ids[:start]), dtype=np.int32),
         np.array(made.ids[start:end], dtype=np.int32),
         tuple(made.ends[n] - start for n in places),
         labels,
-        first if first is not None and _tells(first, places) else None,
+        _first_wrong(targets) if tells else None,
     )
 
 
-def _tells(first_error: int, places: Sequence[int]) -> bool:
-    """Whether the labelled steps are all that lead up to the first error."""
-    return places == list(range(len(places))) and first_error < len(places)
+def _first_wrong(targets: Sequence[float | None]) -> int | None:
+    """Place of the first wrong target, -1 if there is none; None behind a step without one."""
+    for place, target in enumerate(targets):
+        if target is None:
+            return None
+        if target < WRONG_BELOW:
+            return place
+    return -1
 
 
 def excluded_problems(files: Sequence[str]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from stepmark.training.optimizer import adamw, learning_rate, set_learning_rate
 from stepmark.training.precision import Precision
 
 from .batches import Batches
-from .keeping import Keeper, Progress
+from .keeping import Keeper, Progress, with_minus_loss
 from .train_config import LearningTable
 
 __all__ = ["FitResult", "Learner", "Loss", "fit"]
@@ -69,7 +69,7 @@ class Learner(Protocol):
         ...
 
     def best_metric(self, found: Mapping[str, float]) -> str:
-        """Which of these metrics is to rise."""
+        """Which of these metrics is to rise; ``minus_loss`` is among them."""
         ...
 
     def write(self, folder: Path) -> None:
@@ -212,7 +212,8 @@ class Fit:
         raise RunError(
             f"The {what} of step {step} is {value}, which nothing can be learnt from; the weights "
             f"are those before it (rows of the batch: {shown}, ...). Lower "
-            'algorithm.learning_rate, or set model.autocast = "none", and continue with --resume.'
+            'algorithm.learning_rate, or set model.autocast = "none", and start again with another '
+            "--out: a run that is resumed keeps its settings."
         )
 
     def _rate(self, step: int) -> float:
@@ -233,7 +234,7 @@ class Fit:
 
     def _evaluate(self, step: int) -> dict[str, float]:
         with self.precision.sampling():
-            found = dict(self.learner.evaluate())
+            found = with_minus_loss(self.learner.evaluate())
         self.learner.model.eval()
         if not found:
             return {}

@@ -27,9 +27,12 @@ from stepmark.training.checkpoint import (
 from stepmark.training.events import Saved
 from stepmark.training.lora import is_adapted
 
-__all__ = ["Keeper", "Progress"]
+__all__ = ["MINUS_LOSS", "Keeper", "Progress", "with_minus_loss"]
 
 log = logging.getLogger(__name__)
+
+MINUS_LOSS = "minus_loss"
+"""The held-out loss with its sign turned: it rises where nothing else can be measured."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,15 @@ class Progress:
     """Evaluations since the best one."""
     target_at: int | None = None
     """Step at which the target was reached."""
+
+
+def with_minus_loss(found: Mapping[str, float]) -> dict[str, float]:
+    """Held-out metrics with the loss as one that is to rise; the best has the highest value.
+
+    >>> with_minus_loss({"loss": 0.5}), with_minus_loss({})
+    ({'loss': 0.5, 'minus_loss': -0.5}, {})
+    """
+    return {**found, MINUS_LOSS: -found["loss"]} if "loss" in found else dict(found)
 
 
 class Keeper:

@@ -29,6 +29,7 @@ from .batches import Batches
 from .checkpoint import PrmCard, with_scores, write_card
 from .data import StepRow
 from .fitting import Loss
+from .keeping import MINUS_LOSS
 from .metrics import auroc, first_below, first_errors, processbench_f1
 from .model import StepModel, sample_of
 from .splits import write_problems
@@ -95,7 +96,7 @@ class StepLearner:
             labels_S = torch.tensor(row.labels)
             weights_S = labels_S * right + (1 - labels_S) * wrong
             if self.config.average == "rows":
-                weights_S = weights_S / weights_S.sum()
+                weights_S = weights_S / len(weights_S)
             found.append(weights_S)
         whole = float(torch.cat(found).sum())
         return [weights_S / whole for weights_S in found]
@@ -153,8 +154,11 @@ class StepLearner:
         return held_out_metrics(self.held_out, scores)
 
     def best_metric(self, found: Mapping[str, float]) -> str:
-        """F1 of whole solutions where the rows tell their first error, else that of steps."""
-        return next((name for name in ("f1", "step_f1") if name in found), "loss")
+        """F1 of whole solutions where the rows tell their first error, else that of steps.
+
+        ``minus_loss`` where the rows have labels of one kind only.
+        """
+        return next((name for name in ("f1", "step_f1") if name in found), MINUS_LOSS)
 
     def write(self, folder: Path) -> None:
         """``prm.json`` with the scores of its rows, and which problems were learnt from."""

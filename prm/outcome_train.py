@@ -24,6 +24,7 @@ from .checkpoint import CARD, PrmCard, SelfTestRow, TrainedOn, with_scores, writ
 from .data import excluded_problems
 from .encoding import Encoded, StepEncoder
 from .fitting import Event, FitResult, Loss
+from .keeping import MINUS_LOSS
 from .loading import Base
 from .metrics import auroc
 from .model import sample_of
@@ -203,9 +204,9 @@ class OutcomeLearner:
         )
 
     def best_metric(self, found: Mapping[str, float]) -> str:
-        """The share of pairs in the right order, or what comes nearest."""
+        """The share of pairs in the right order, or what comes nearest; else ``minus_loss``."""
         wanted = "accuracy" if self.pairs else "auroc"
-        return next((name for name in (wanted, "auroc", "accuracy") if name in found), "loss")
+        return next((name for name in (wanted, "auroc", "accuracy") if name in found), MINUS_LOSS)
 
     def write(self, folder: Path) -> None:
         """``prm.json`` with what the model says of its self-test rows now."""

@@ -180,7 +180,8 @@ class LearningTable(Table):
 
     best_metric: str = "auto"
     """Held-out metric whose highest value marks ``checkpoints/best``; ``auto`` takes the F1 of
-    whole solutions where the rows tell their first error, and that of steps elsewhere."""
+    whole solutions where the rows tell their first error, that of steps elsewhere, and
+    ``minus_loss`` where the held-out rows have labels of one kind only."""
 
     patience: int | None = Field(default=None, ge=1)
     """Evaluations without a better value after which training stops."""
@@ -202,6 +203,15 @@ class LearningTable(Table):
 
     seed: int = Field(default=0, ge=0)
     """Of fresh weights, data order and balanced draws."""
+
+    @model_validator(mode="after")
+    def _best_rises(self) -> Self:
+        if self.best_metric == "loss":
+            raise ValueError(
+                "algorithm.best_metric is 'loss', and the highest value marks the best: the worst "
+                'model would be kept. Set it to "minus_loss"'
+            )
+        return self
 
     @model_validator(mode="after")
     def _target_needs_evaluation(self) -> Self:

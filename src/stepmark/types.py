@@ -310,15 +310,15 @@ class LabelledSteps:
     def first_error(self) -> int | None:
         """Index of the first step labelled 0, from 0; -1 if every step is labelled and none is 0.
 
-        None where that cannot be told: a step without a label stands before, or there is no error
-        among the labels that are known.
+        None where that cannot be told: a step without a label stands before, there is no error
+        among the labels that are known, or they are estimates and none is 0.
         """
         for index, label in enumerate(self.labels):
             if label is None:
                 return None
             if label == 0:
                 return index
-        return -1
+        return -1 if self.kind == "hard" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,3 +328,5 @@ class StepScores:
     scores: tuple[float | None, ...]
     scorer: str
     """Key of the scorer, such as ``arith-rules@1``."""
+    failed: bool = False
+    """Whether all are None for a reason that may pass: worth asking again, not worth keeping."""

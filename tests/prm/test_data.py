@@ -101,6 +101,23 @@ def test_first_errors_are_known_only_where_every_step_up_to_them_is_labelled(by_
     assert all(one.first_error is None for one in last)
 
 
+def test_the_first_error_is_that_of_the_targets_which_are_learnt(by_bytes: Any) -> None:
+    soft = [row("p", ("a", "b", "c"), (0.9, 0.3, 0.2)), row("q", ("a", "b"), (0.75, 0.5))]
+    made = encoder(by_bytes)
+    assert [one.first_error for one in encode_rows(soft, made, LabelRule())[0]] == [1, -1]
+    hard = LabelRule(labels="hard", hard_above=0.8)
+    assert [one.first_error for one in encode_rows(soft, made, hard)[0]] == [1, 0]
+    assert [one.first_error for one in soft] == [None, None], "estimates name no sure error"
+
+
+def test_rows_of_one_step_tell_no_first_error_where_the_last_step_alone_is_learnt(
+    by_bytes: Any,
+) -> None:
+    rows = [row("p", ("a",), (0,)), row("q", ("a",), (1,))]
+    found, _ = encode_rows(rows, encoder(by_bytes), LabelRule(steps="last"))
+    assert [one.first_error for one in found] == [None, None]
+
+
 def test_all_rows_of_a_problem_are_on_one_side_however_its_blanks_are_set(tmp_path: Path) -> None:
     texts = [f"What is {n} + {n}?" for n in range(400)]
     lines = [
@@ -170,3 +187,27 @@ def test_rows_of_one_unit_come_in_one_batch() -> None:
     for rows in batches.of_epoch(0):
         assert {n // 3 for n in rows} == {n // 3 for n in rows if n % 3 == 0}
         assert len(rows) == 6
+
+
+@pytest.mark.parametrize("unit", [None, lambda n: n // 3])
+def test_the_batch_of_a_step_is_that_of_its_epoch_in_any_order_of_asking(unit: Any) -> None:
+    rare = [n % 5 < 2 for n in range(30)]
+    batches = Batches(30, 7, seed=0, rare=rare, unit=unit)
+    wanted = [(e, rows) for e in range(6) for rows in batches.of_epoch(e)]
+    asked = Batches(30, 7, seed=0, rare=rare, unit=unit)
+    for step in (len(wanted), *range(1, len(wanted) + 1), 1):
+        assert tuple(asked.of_step(step)) == wanted[step - 1]
+
+
+def test_a_step_of_a_late_epoch_draws_its_epoch_alone() -> None:
+    drawn: list[int] = []
+
+    class Counted(Batches):
+        def _drawn(self, epoch: int) -> list[list[int]]:
+            drawn.append(epoch)
+            return super()._drawn(epoch)
+
+    batches = Counted(10, 5, seed=0)
+    for step in range(1, 9):
+        batches.of_step(step)
+    assert drawn == [0, 1, 2, 3]

@@ -15,6 +15,7 @@ from transformers import AutoModelForSequenceClassification
 
 from stepmark.errors import DataError, RunError, Stopped
 from stepmark.prm.checkpoint import load_step_model
+from stepmark.prm.data import is_held_out
 from stepmark.prm.encoding import EncodingSettings, StepEncoder
 from stepmark.prm.loading import Base
 from stepmark.prm.outcome import load_outcome_model, outcome_base, pair_loss, point_loss
@@ -204,6 +205,33 @@ def test_a_resumed_run_is_the_one_that_was_never_stopped(
     files = [place / "checkpoints" / "final" / "model.safetensors" for place in (straight, broken)]
     assert files[0].read_bytes() == files[1].read_bytes()
     assert RunFolder.open(straight).metrics() == RunFolder.open(broken).metrics()
+
+
+def test_the_lowest_loss_is_the_best_where_held_out_solutions_are_all_right(
+    tiny_base: Folder, tmp_path: Path
+) -> None:
+    place = tmp_path / "rows.jsonl"
+    with place.open("w") as file:
+        for number in range(40):
+            problem = f"sum {number}?"
+            is_right = is_held_out(problem, 0.2) or number % 2 == 0
+            row = {"problem": problem, "steps": ["ok" if is_right else "no"], "labels": [None]}
+            file.write(json.dumps({**row, "final_correct": is_right}) + "\n")
+    made = config(tiny_base(), place, algorithm__learning_rate=1e-2)
+    result = train_outcome_model(prepare_outcomes(made), tmp_path / "run")
+    assert result.best_metric == "minus_loss"
+    rows = RunFolder.open(tmp_path / "run").metrics()
+    losses = {row["step"]: row["eval/loss"] for row in rows if "eval/loss" in row}
+    assert len(set(losses.values())) > 1
+    assert result.best_step == min(losses, key=losses.__getitem__)
+
+
+def test_an_outcome_checkpoint_of_bfloat16_weights_loads_in_float32(
+    tiny_base: Folder, solutions: Path, tmp_path: Path
+) -> None:
+    made = config(tiny_base(), solutions, model__dtype="bfloat16", algorithm__steps=2)
+    result = train_outcome_model(prepare_outcomes(made), tmp_path / "run")
+    assert load_outcome_model(result.final, device="cpu")[1].self_test_dtype == "bfloat16"
 
 
 def test_ties_count_half() -> None:

@@ -314,6 +314,48 @@ def test_held_out_metrics_are_those_of_processbench() -> None:
     assert set(held_out_metrics(rows[2:3], [(0.9, 0.9, 0.8)])) == {"loss", "labels"}
 
 
+def test_balanced_weights_hold_between_rows_that_are_averaged_first(
+    tiny_base: Folder, sums: Path
+) -> None:
+    made = config(tiny_base(), sums, algorithm__average="rows")
+    model, _ = rows_of(made)
+    learner = StepLearner(model, [], [], _no_card(), made.algorithm, Batches(2, 2, 0))
+    learner.weights = (10.0, 1.0)
+    empty = torch.zeros(1).int().numpy()
+    right, wrong = (StepRow(empty, empty, (0, 0), (label, label)) for label in (1.0, 0.0))
+    weighed = torch.cat(learner._weights([right, wrong]))
+    assert weighed.tolist() == pytest.approx([1 / 22, 1 / 22, 10 / 22, 10 / 22])
+
+
+def test_the_lowest_loss_is_the_best_where_held_out_rows_are_all_right(
+    tiny_base: Folder, tmp_path: Path
+) -> None:
+    place = tmp_path / "right.jsonl"
+    lines = [
+        {"problem": f"sum {n}?", "steps": [f"ok {n}"] * 2, "labels": [1, 1]} for n in range(40)
+    ]
+    place.write_text("\n".join(map(json.dumps, lines)))
+    made = config(tiny_base(), place, algorithm__learning_rate=1e-2)
+    result = trained(made, tmp_path / "run")
+    assert result.best_metric == "minus_loss"
+    rows = RunFolder.open(tmp_path / "run").metrics()
+    losses = {row["step"]: row["eval/loss"] for row in rows if "eval/loss" in row}
+    assert losses[4] < losses[0]
+    assert result.best_step == min(losses, key=losses.__getitem__)
+    assert result.best_value == pytest.approx(-min(losses.values()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_checkpoint_of_bfloat16_weights_loads_in_either_type(
+    tiny_base: Folder, sums: Path, tmp_path: Path, dtype: Any
+) -> None:
+    made = config(tiny_base(), sums, model__dtype="bfloat16", algorithm__steps=2)
+    result = trained(made, tmp_path / "run")
+    _, card = load_step_model(result.final, dtype, "cpu")
+    assert card.self_test_dtype == "bfloat16"
+    assert PrmCard().self_test_dtype == "float32", "of cards that do not say"
+
+
 def test_two_logits_the_wrong_way_round_are_refused(tiny_base: Folder, sums: Path) -> None:
     made = config(tiny_base(), sums, model__head="two_logits")
     model, rows = rows_of(made)
@@ -335,8 +377,9 @@ def test_a_loss_that_is_no_number_stops_the_run_with_the_weights_before_it(
     made = config(
         tiny_base(), sums, algorithm__learning_rate=1e30, data__held_out=0.0,
     )  # fmt: skip
-    with pytest.raises(RunError, match=r"of step \d is (nan|inf|-inf), which nothing can be"):
+    with pytest.raises(RunError, match=r"of step \d is (nan|inf|-inf), which nothing can be") as e:
         trained(made, tmp_path / "run")
+    assert "start again with another --out" in str(e.value), "resuming refuses other settings"
 
 
 def test_every_checkpoint_says_which_problems_it_was_trained_on(
@@ -386,6 +429,7 @@ def test_a_prm_learns_further_with_its_own_encoding(
         ({"model__initializer_range": 0.1}, "model.from_scratch"),
         ({"model__dtype": "bfloat16", "algorithm__learning_rate": 1e-5}, "rounded away"),
         ({"algorithm__target": 0.5}, "algorithm.schedule"),
+        ({"algorithm__best_metric": "loss"}, "minus_loss"),
         ({"algorithm__patience": 1, "algorithm__eval_every": None}, "algorithm.eval_every"),
     ],
 )
