@@ -23,7 +23,7 @@ from stepmark.protocols import OutcomeVerifier
 from stepmark.registry import FILE_MODULE, load_file
 from stepmark.types import Item, Problem, Reason, Verdict
 
-from .workers import Outcome, run_all, run_each, worker_count
+from .workers import Outcome, run_all, run_each, run_here, worker_count
 
 __all__ = ["CHUNK", "Parcel", "begun", "parcel_of"]
 
@@ -88,28 +88,45 @@ def begun(parcel: Parcel, items: tuple[Item, ...]) -> list[Any]:
         is_tried_again=False,
     )
     found: list[Any] = []
+    left: list[int] = []
     for part, outcome in zip(parts, outcomes, strict=True):
         some = _entries(*outcome.value) if outcome.kind == "done" else []
-        found += some
-        if len(some) < len(part):
-            found += _one_by_one(parcel, part[len(some) :])
+        left += range(len(found) + len(some), len(found) + len(part))
+        found += [*some, *part[len(some) :]]
+    for index, entry in zip(left, _one_by_one(parcel, [items[i] for i in left]), strict=True):
+        found[index] = entry
     return found
 
 
-def _one_by_one(parcel: Parcel, items: tuple[Item, ...]) -> list[Any]:
+def _one_by_one(parcel: Parcel, items: Sequence[Item]) -> list[Any]:
     """As `begun`, call by call: where something is slow or fails, it costs no other item."""
+    share = -(-len(items) // (4 * worker_count()))
     outcomes = run_each(
         "exact",
         begin_task,
         [(parcel, item) for item in items],
         timeout_s=BEGIN_S,
-        at_once=min(len(items), CHUNK),
+        at_once=min(max(share, 1), CHUNK),
         first=(load_task, (parcel,)),
     )
-    return [
-        outcome.value if outcome.kind == "done" else _fault(outcome, item)
-        for outcome, item in zip(outcomes, items, strict=True)
-    ]
+    return [_said(parcel, outcome, item) for outcome, item in zip(outcomes, items, strict=True)]
+
+
+def _said(parcel: Parcel, outcome: Outcome, item: Item) -> Any:
+    """What came back of an item; one that cannot travel is looked at in this process."""
+    if outcome.kind == "done":
+        return outcome.value
+    if outcome.kind == "raised" and not _travels(item):
+        outcome = run_here(begin_task, (parcel, item))
+    return outcome.value if outcome.kind == "done" else _fault(outcome, item)
+
+
+def _travels(item: Item) -> bool:
+    try:
+        pickle.dumps(item)
+    except Exception:  # pickling runs code of whatever the columns hold
+        return False
+    return True
 
 
 def _columns(items: tuple[Item, ...]) -> tuple[Any, ...]:

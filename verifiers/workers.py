@@ -29,7 +29,15 @@ from .serving import is_worker
 if TYPE_CHECKING:
     from .pool import Pool
 
-__all__ = ["Outcome", "close_workers", "run_all", "run_each", "set_workers", "worker_count"]
+__all__ = [
+    "Outcome",
+    "close_workers",
+    "run_all",
+    "run_each",
+    "run_here",
+    "set_workers",
+    "worker_count",
+]
 
 Kind = Literal["compare", "exact", "function"]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -129,7 +137,7 @@ def run_all(
         ConfigError: the environment variable ``STEPMARK_WORKERS`` holds no whole number above 0.
     """
     if is_worker():
-        return [_here(task, args) for args in arguments]
+        return [run_here(task, args) for args in arguments]
     share = len(arguments) // (8 * worker_count())
     at_once = min(max(share, 1), 64) if kind == "function" else 1
     pieces = _pieces(kind, task, arguments, timeout_s, at_once, first)
@@ -164,7 +172,7 @@ def run_each(
         is_tried_again: False when the caller sees to a call that was too slow or lost.
     """
     if is_worker():
-        yield from (_here(task, args) for args in arguments)
+        yield from (run_here(task, args) for args in arguments)
         return
     for calls, outcomes in _pieces(kind, task, arguments, timeout_s, at_once, first):
         for index, outcome in enumerate(outcomes):
@@ -178,7 +186,8 @@ def _is_open(outcome: Outcome) -> bool:
     return outcome.kind in ("too_slow", "lost") and outcome.tries < 2
 
 
-def _here(task: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
+def run_here(task: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
+    """The outcome of a call in this process, without a deadline."""
     try:
         return Outcome("done", task(*args))
     except Exception as error:

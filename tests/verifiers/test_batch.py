@@ -232,6 +232,26 @@ def test_slow_items_that_are_handed_over_together_are_each_marked_once_and_in_or
         set_workers(None)
 
 
+def test_all_workers_share_what_is_slow(checks: Path) -> None:
+    set_workers(2)
+    try:
+        items = [item("wait" + "xx" * n) for n in range(16)]
+        found = submit(items, verifier=f"{checks}:Careful").result()
+        assert [v.reason for v in found] == ["even"] * 16
+        shares = Counter(verdict.detail["pid"] for verdict in found)
+        assert len(shares) == 2
+        assert min(shares.values()) > 4
+    finally:
+        set_workers(None)
+
+
+def test_an_item_that_cannot_travel_is_marked_as_if_the_verifier_were_called() -> None:
+    odd = item("#### 3", lock=threading.Lock())
+    items = [item("#### 3"), odd, item("#### 4")]
+    assert list(mark_many(items)) == MathVerifier()(items)
+    assert [verdict.correct for verdict in mark_many(items)] == [True, True, False]
+
+
 def test_the_quick_part_runs_in_workers_and_the_rest_here(checks: Path) -> None:
     found = submit([item("a"), item("bb")], verifier=f"{checks}:Careful").result()
     assert [v.reason for v in found] == ["odd", "even"]
