@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from stepmark import Sampling
+from stepmark import EngineError, Sampling
 from stepmark.engines.drawing import draw, uniforms
 
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -torch.inf, -1.0])
@@ -27,6 +28,35 @@ def test_top_k_keeps_k_tokens_and_their_proportions() -> None:
     wanted = torch.softmax(LOGITS, -1)
     wanted[2:] = 0
     assert torch.allclose(shares(Sampling(top_k=2)), wanted / wanted.sum(), atol=1e-4)
+
+
+@pytest.mark.parametrize("width", [8, 300])
+@pytest.mark.parametrize("top_k", [1, 2, 5])
+def test_top_k_keeps_exactly_k_of_equal_tokens_those_of_the_lowest_ids(
+    top_k: int, width: int
+) -> None:
+    logits_BV = torch.zeros(100, width)
+    logits_BV[:, 3], logits_BV[:, 0] = 1.0, -1.0
+    spread_B = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
+    tokens_B, _ = draw(logits_BV, spread_B, Sampling(top_k=top_k))
+    assert sorted(set(tokens_B.tolist())) == sorted([3, 1, 2, 4, 5][:top_k])
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.0), Sampling(top_k=2), Sampling(0.5)])
+@pytest.mark.parametrize(
+    ("logits", "said"),
+    [
+        ([0.0, torch.nan, 1.0], "logits of nan in 1 of 2 rows"),
+        ([0.0, torch.inf, 1.0], "logits of inf in 1 of 2 rows"),
+        ([-torch.inf] * 3, "logits of -inf in 1 of 2 rows"),
+    ],
+)
+def test_logits_that_are_no_numbers_end_in_an_error_that_says_what_to_do(
+    logits: list[float], said: str, sampling: Sampling
+) -> None:
+    logits_BV = torch.tensor([[0.0, 1.0, 2.0], logits])
+    with pytest.raises(EngineError, match=f"{said}.*load it in float32"):
+        draw(logits_BV, torch.tensor([0.5, 0.5], dtype=torch.float64), sampling)
 
 
 def test_top_p_keeps_the_fewest_tokens_that_reach_the_mass() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stepmark.errors import EngineError
 from stepmark.types import Sampling
 
 __all__ = ["draw", "uniforms"]
@@ -31,18 +32,35 @@ def draw(logits_BV: Tensor, uniforms_B: Tensor, sampling: Sampling) -> tuple[Ten
     Inverse CDF, cumulated in float64: the token is the first whose cumulated probability exceeds
     the row's uniform number. Greedy takes the most probable token, with its log-prob at
     temperature 1. ``top_k`` keeps the k most probable tokens, then ``top_p`` the fewest that reach
-    its mass; the log-prob is that of the distribution before they cut it.
+    its mass; the log-prob is that of the distribution before they cut it. Of equally probable
+    tokens at the edge of ``top_k``, those of the lowest ids are kept.
+
+    Raises:
+        EngineError: a row's logits are not numbers: NaN, inf, or -inf for every token.
     """
     scaled_BV = logits_BV.float()
     if sampling.temperature not in (0, 1):
         scaled_BV = scaled_BV / sampling.temperature
     mass = _Mass(scaled_BV)
+    if not bool(mass.norm_B.isfinite().all()):
+        raise _no_numbers(scaled_BV, mass.norm_B)
     if sampling.temperature == 0:
         tokens_B = scaled_BV.argmax(-1)
     else:
         kept_BV = _kept(scaled_BV, sampling)
         tokens_B = (mass if kept_BV is scaled_BV else _Mass(kept_BV)).token_at(uniforms_B)
     return tokens_B, scaled_BV.gather(-1, tokens_B[:, None]).squeeze(-1) - mass.norm_B
+
+
+def _no_numbers(scaled_BV: Tensor, norm_B: Tensor) -> EngineError:
+    bad = (~norm_B.isfinite()).nonzero()[:, 0]
+    row_V = scaled_BV[bad[0]]
+    found = "nan" if bool(row_V.isnan().any()) else str(float(row_V.max()))
+    return EngineError(
+        f"The model gave logits of {found} in {len(bad)} of {len(norm_B)} rows; each row needs "
+        "finite ones (-inf for some tokens is allowed). Check the checkpoint for NaN weights, and "
+        "where it is sampled in float16 or bfloat16, load it in float32."
+    )
 
 
 class _Mass:
@@ -78,8 +96,7 @@ def _first_above(sums_BX: Tensor, numbers_B: Tensor) -> Tensor:
 
 def _kept(scaled_BV: Tensor, sampling: Sampling) -> Tensor:
     if 0 < sampling.top_k < scaled_BV.shape[-1]:
-        least_B1 = scaled_BV.topk(sampling.top_k, dim=-1).values[:, -1:]
-        scaled_BV = scaled_BV.masked_fill(scaled_BV < least_B1, -torch.inf)
+        scaled_BV = scaled_BV.masked_fill(~_largest(scaled_BV, sampling.top_k), -torch.inf)
     if sampling.top_p < 1:
         sorted_BV, order_BV = scaled_BV.sort(dim=-1, descending=True, stable=True)
         shares_BV = torch.softmax(sorted_BV.double(), dim=-1)
@@ -88,3 +105,18 @@ def _kept(scaled_BV: Tensor, sampling: Sampling) -> Tensor:
         beyond_BV.scatter_(-1, order_BV, before_BV >= sampling.top_p)
         scaled_BV = scaled_BV.masked_fill(beyond_BV, -torch.inf)
     return scaled_BV
+
+
+def _largest(scaled_BV: Tensor, count: int) -> Tensor:
+    """Where the so many largest of each row are; of equal ones at the edge, the first.
+
+    ``topk`` breaks such ties as it likes, which may depend on the batch.
+    """
+    least_B1 = scaled_BV.topk(count, dim=-1).values[:, -1:]
+    kept_BV = scaled_BV >= least_B1
+    if bool((kept_BV.sum(-1) > count).any()):
+        above_BV = scaled_BV > least_B1
+        tied_BV = kept_BV & ~above_BV
+        room_B1 = count - above_BV.sum(-1, keepdim=True)
+        kept_BV = above_BV | (tied_BV & (tied_BV.cumsum(-1) <= room_B1))
+    return kept_BV
