@@ -84,6 +84,7 @@ class TrainedOn(_Part):
     name: str
     hash: str
     rows: int
+    """How many of its rows were learnt from or held out."""
 
 
 class PrmCard(_Part):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "Rows",
     "StepRow",
     "Tally",
+    "data_hashes",
     "encode_rows",
     "excluded_problems",
     "is_held_out",
@@ -131,6 +133,8 @@ class Rows(NamedTuple):
     """``hard`` or ``soft``; one estimate among the labels makes it soft."""
     origin: str
     """Who labelled; empty where the rows do not say or differ."""
+    files: Mapping[str, int]
+    """How many rows of each file are in either part."""
 
 
 def is_held_out(problem: str, share: float) -> bool:
@@ -162,7 +166,8 @@ def read_rows(
     Raises:
         DataError: a file is missing, a line is no such row, or nothing is left to learn from.
     """
-    found = [row for file in files for row in labelled_steps(file)]
+    read = [(file, row) for file in files for row in labelled_steps(file)]
+    file_of, found = {id(row): file for file, row in read}, [row for _, row in read]
     dropped: Counter[str] = Counter()
     if limit is not None and limit < len(found):
         dropped["beyond data.limit"] = len(found) - limit
@@ -187,7 +192,8 @@ def read_rows(
     kind = "soft" if any(row.kind == "soft" for row in found) else "hard"
     origins = {row.origin for row in parts[False]}
     origin = origins.pop() if len(origins) == 1 else ""
-    return Rows(parts[False], parts[True], dropped, kind, origin)
+    used = Counter(file_of[id(row)] for part in parts.values() for row in part)
+    return Rows(parts[False], parts[True], dropped, kind, origin, used)
 
 
 def _by_hash(rows: Sequence[LabelledSteps], count: int) -> list[LabelledSteps]:
@@ -290,6 +296,20 @@ def _first_wrong(targets: Sequence[float | None]) -> int | None:
         if target < WRONG_BELOW:
             return place
     return -1
+
+
+def data_hashes(rows: Sequence[str], exclude: Sequence[str]) -> dict[str, str]:
+    """Hash of each file that decides what is learnt, those of excluded problems among them.
+
+    Returns:
+        By the name of the file; by its path as given where two files have one name.
+    """
+    from .formats.source import Source
+
+    files = dict.fromkeys((*rows, *exclude))
+    names = Counter(Path(file).name for file in files)
+    keys = {file: Path(file).name if names[Path(file).name] == 1 else file for file in files}
+    return {keys[file]: Source(file).digest() for file in files}
 
 
 def excluded_problems(files: Sequence[str]) -> Iterator[str]:

@@ -12,11 +12,12 @@ import numpy as np
 
 from stepmark.errors import DataError
 from stepmark.seeds import derive_seed
+from stepmark.store import text_hash
 from stepmark.types import Problem
 
 from .data import is_held_out
 from .encoding import Encoded, StepEncoder
-from .formats import labelled_steps, problem_id
+from .formats import labelled_steps, problem_id, row_id
 from .formats.source import Source
 
 __all__ = ["OutcomeRow", "Pair", "Solution", "encode_solutions", "pairs_of", "read_solutions"]
@@ -33,6 +34,8 @@ class Solution(NamedTuple):
     """Whether it ends right, or is the chosen one of its preference."""
     preference: int | None = None
     """Number of the preference that it belongs to; None for a solution by itself."""
+    file: str = ""
+    """That it was read from."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +63,12 @@ class Pair(NamedTuple):
 
 
 def read_solutions(
-    files: Sequence[str], *, held_out: float, excluded: Iterable[str] = ()
+    files: Sequence[str],
+    *,
+    held_out: float,
+    excluded: Iterable[str] = (),
+    limit: int | None = None,
+    held_out_limit: int | None = None,
 ) -> tuple[list[Solution], list[Solution], Counter[str]]:
     """Solutions to learn from, those to examine with, and rows left out by reason.
 
@@ -69,20 +77,26 @@ def read_solutions(
             prompt, chosen and rejected.
         held_out: share of the problems to examine with.
         excluded: texts of problems that must be in neither part.
+        limit: rows in all, chosen by hash; see `_by_hash`.
+        held_out_limit: held-out rows, chosen so too.
 
     Raises:
         DataError: a file cannot be read, or nothing is left.
     """
     banned = {problem_id(text) for text in excluded}
     parts: tuple[list[Solution], list[Solution]] = ([], [])
-    dropped: Counter[str] = Counter()
-    for found in _solutions(files):
-        if isinstance(found, str):
-            dropped[found] += 1
-        elif problem_id(found.problem) in banned:
+    dropped, found = Counter[str](), list[Solution]()
+    for one in _solutions(files):
+        if isinstance(one, str):
+            dropped[one] += 1
+        else:
+            found.append(one)
+    for one in _by_hash(found, limit, "data.limit", dropped):
+        if problem_id(one.problem) in banned:
             dropped["problem is in data.exclude"] += 1
         else:
-            parts[is_held_out(found.problem, held_out)].append(found)
+            parts[is_held_out(one.problem, held_out)].append(one)
+    parts[True][:] = _by_hash(parts[True], held_out_limit, "data.held_out_limit", dropped)
     if not parts[0]:
         reasons = ", ".join(f"{why}: {n:,}" for why, n in dropped.items()) or "no rows"
         raise DataError(
@@ -90,6 +104,33 @@ def read_solutions(
             "need final_correct (true or false), or the columns prompt, chosen and rejected."
         )
     return *parts, dropped
+
+
+def _by_hash(
+    found: Sequence[Solution], most: int | None, name: str, dropped: Counter[str]
+) -> list[Solution]:
+    """Some rows in their order; both solutions of a preference are one row.
+
+    Problems are chosen by a hash of their text, so that solutions of one problem, which make pairs,
+    stay together; of the last problem those that are left, by a hash of theirs.
+    """
+    rows: dict[tuple[str, int], list[Solution]] = {}
+    for number, one in enumerate(found):
+        key = ("row", number) if one.preference is None else ("preference", one.preference)
+        rows.setdefault(key, []).append(one)
+    if most is None or most >= len(rows):
+        return list(found)
+
+    def place(row: Sequence[Solution]) -> tuple[str, str]:
+        texts = (text for one in row for text in one.steps)
+        return (
+            text_hash("limit " + problem_id(row[0].problem)),
+            text_hash("limit " + row_id(row[0].problem, texts)),
+        )
+
+    dropped[f"beyond {name}"] = len(rows) - most
+    chosen = {id(one) for row in sorted(rows.values(), key=place)[:most] for one in row}
+    return [one for one in found if id(one) in chosen]
 
 
 def _solutions(files: Sequence[str]) -> Iterator[Solution | str]:
@@ -100,7 +141,7 @@ def _solutions(files: Sequence[str]) -> Iterator[Solution | str]:
                 if row.final_correct is None:
                     yield "final_correct is not known"
                 else:
-                    yield Solution(row.problem.text, row.steps, row.final_correct)
+                    yield Solution(row.problem.text, row.steps, row.final_correct, file=file)
             continue
         for line, row in Source(file).rows():
             texts = [_text(row, name) for name in PREFERENCE]
@@ -113,8 +154,8 @@ def _solutions(files: Sequence[str]) -> Iterator[Solution | str]:
             if chosen == rejected:
                 yield "chosen and rejected are equal"
                 continue
-            yield Solution(prompt, (chosen,), True, number)
-            yield Solution(prompt, (rejected,), False, number)
+            yield Solution(prompt, (chosen,), True, number, file)
+            yield Solution(prompt, (rejected,), False, number, file)
             number += 1
 
 

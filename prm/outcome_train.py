@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from stepmark.engines.loading import check_place, load_tokenizer
 from stepmark.errors import ConfigError, DataError
-from stepmark.store import file_hash, write_json
+from stepmark.store import write_json
 from stepmark.training.fingerprint import fingerprint
 from stepmark.training.forward import body_batches
 from stepmark.training.trackers import check_trackers
 
 from .batches import Batches
-from .checkpoint import CARD, PrmCard, SelfTestRow, TrainedOn, with_scores, write_card
-from .data import excluded_problems
+from .checkpoint import CARD, PrmCard, SelfTestRow, with_scores, write_card
+from .data import data_hashes, excluded_problems
 from .encoding import Encoded, StepEncoder
 from .fitting import Event, FitResult, Loss
 from .keeping import MINUS_LOSS
@@ -30,7 +30,8 @@ from .metrics import auroc
 from .model import sample_of
 from .outcome import OutcomeModel, load_outcome_model, outcome_base, pair_loss, point_loss
 from .outcome_data import OutcomeRow, Pair, Solution, encode_solutions, pairs_of, read_solutions
-from .train import adapted, begun, check_folder, encoding_of, followed
+from .splits import read_problems, write_problems
+from .train import adapted, begun, check_folder, encoding_of, followed, trained_on
 from .train_config import OutcomeLoss, RmConfig, in_training
 
 __all__ = ["PreparedOutcomes", "prepare_outcomes", "train_outcome_model"]
@@ -50,6 +51,8 @@ class PreparedOutcomes:
     held_out_pairs: list[Pair]
     dropped: Counter[str]
     """Solutions that are not used, by reason."""
+    files: Mapping[str, int]
+    """How many solutions of each file are learnt from or held out."""
 
     def to_row(self) -> dict[str, Any]:
         """The counts as plain values, as ``data.json`` keeps them."""
@@ -75,17 +78,17 @@ def prepare_outcomes(config: RmConfig) -> PreparedOutcomes:
     """
     check_trackers(config.algorithm.trackers)
     data = config.data
-    excluded = excluded_problems(data.exclude)
-    train, held_out, dropped = read_solutions(data.rows, held_out=data.held_out, excluded=excluded)
+    train, held_out, dropped = read_solutions(
+        data.rows,
+        held_out=data.held_out,
+        excluded=excluded_problems(data.exclude),
+        limit=data.limit,
+        held_out_limit=data.held_out_limit,
+    )
     check_place(config.model.base)
     encoding = encoding_of(config.model.base, config.encoding)
     config = config.model_copy(update={"encoding": encoding})
     encoder = StepEncoder(load_tokenizer(config.model.base), in_training(data, encoding))
-    for part, name in ((train, "limit"), (held_out, "held_out_limit")):
-        most = getattr(data, name)
-        if most is not None and most < len(part):
-            dropped[f"beyond data.{name}"] = len(part) - most
-            del part[most:]
     rows, lost = encode_solutions(train, encoder)
     others, more = encode_solutions(held_out, encoder)
     seed = config.algorithm.seed
@@ -94,7 +97,9 @@ def prepare_outcomes(config: RmConfig) -> PreparedOutcomes:
     pairs = made(rows) if is_pairwise else []
     _check_kinds(rows, pairs if is_pairwise else None)
     shown = sorted(held_out or train, key=lambda one: sum(map(len, one.steps)))[:3]
-    return PreparedOutcomes(config, shown, rows, others, pairs, made(others), dropped + lost + more)
+    files = Counter(one.file for one in (*train, *held_out))
+    dropped += lost + more
+    return PreparedOutcomes(config, shown, rows, others, pairs, made(others), dropped, files)
 
 
 def _check_kinds(rows: Sequence[OutcomeRow], pairs: Sequence[Pair] | None) -> None:
@@ -120,12 +125,13 @@ def train_outcome_model(
 ) -> FitResult:
     """Train as prepared into a run folder; see `stepmark.prm.train.train_step_model`."""
     config = prepared.config
-    hashes = {Path(file).name: file_hash(Path(file)) for file in config.data.rows}
+    hashes = data_hashes(config.data.rows, config.data.exclude)
     check_folder(out, config, hashes, resume=resume)
     model = _model(config)
     weights = fingerprint(model.model)
     precision = adapted(config.model, model.model, config.algorithm.seed, model.layer)
-    learner = OutcomeLearner(model, prepared, _card(prepared, hashes))
+    known = read_problems(Path(config.model.base).expanduser()) or ()
+    learner = OutcomeLearner(model, prepared, _card(prepared), known)
     with begun(out, config, hashes, weights, resume=resume) as run:
         write_json(run.path / "data.json", prepared.to_row())
         return followed(run, config, learner, precision, on_event)
@@ -138,9 +144,16 @@ class OutcomeLearner:
         model: trained in place.
         prepared: what is learnt from, and with which loss.
         card: of the checkpoints.
+        known: ids of the problems that the base was trained on.
     """
 
-    def __init__(self, model: OutcomeModel, prepared: PreparedOutcomes, card: PrmCard) -> None:
+    def __init__(
+        self,
+        model: OutcomeModel,
+        prepared: PreparedOutcomes,
+        card: PrmCard,
+        known: Collection[str] = (),
+    ) -> None:
         self.outcome_model, self.model, self.tokenizer = model, model.model, model.tokenizer
         self.rows, self.pairs, self.card = prepared.train, prepared.pairs, card
         self.held_out, self.held_out_pairs = prepared.held_out, prepared.held_out_pairs
@@ -148,6 +161,7 @@ class OutcomeLearner:
         self.extra: nn.Module | None = None
         self.head: nn.Module | None = model.layer
         self.batches = _batches(prepared)
+        self.problems = {row.problem for row in self.rows} | set(known)
 
     def losses(self, rows: Sequence[int], budget: int) -> Iterator[Callable[[], Loss]]:
         """The losses of a batch, one per forward pass; they add up to its loss."""
@@ -209,8 +223,9 @@ class OutcomeLearner:
         return next((name for name in (wanted, "auroc", "accuracy") if name in found), MINUS_LOSS)
 
     def write(self, folder: Path) -> None:
-        """``prm.json`` with what the model says of its self-test rows now."""
+        """``prm.json`` with the scores of its rows, and which problems were learnt from."""
         write_card(folder, with_scores(self.outcome_model, self.card))
+        write_problems(folder, (), more=self.problems)
 
 
 def outcome_metrics(
@@ -257,8 +272,8 @@ def _model(config: RmConfig) -> OutcomeModel:
     return outcome_base(base, table.dtype, table.device)
 
 
-def _card(prepared: PreparedOutcomes, hashes: Mapping[str, str]) -> PrmCard:
-    config, rows = prepared.config, len(prepared.train) + len(prepared.held_out)
+def _card(prepared: PreparedOutcomes) -> PrmCard:
+    config = prepared.config
     if not prepared.shown:
         raise ConfigError("There is no solution to keep as a self-test. Give more rows.")
     return PrmCard(
@@ -267,9 +282,7 @@ def _card(prepared: PreparedOutcomes, hashes: Mapping[str, str]) -> PrmCard:
         encoding=config.encoding,
         aggregation="last",
         origin="outcome",
-        trained_on=tuple(
-            TrainedOn(name=name, hash=found, rows=rows) for name, found in hashes.items()
-        ),
+        trained_on=trained_on(prepared.files),
         base=config.model.base,
         self_test=tuple(
             SelfTestRow(problem=one.problem, steps=one.steps) for one in prepared.shown

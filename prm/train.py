@@ -13,7 +13,7 @@ from typing import Any
 
 from stepmark.engines.loading import check_place, load_tokenizer
 from stepmark.errors import ConfigError, DataError
-from stepmark.store import RunFolder, build_manifest, file_hash, write_json
+from stepmark.store import RunFolder, build_manifest, write_json
 from stepmark.store.run import flatten
 from stepmark.training.events import Evaluated, StepDone
 from stepmark.training.fingerprint import fingerprint
@@ -38,12 +38,14 @@ from .data import (
     Rows,
     StepRow,
     Tally,
+    data_hashes,
     encode_rows,
     excluded_problems,
     read_rows,
 )
 from .encoding import EncodingSettings, StepEncoder
 from .fitting import Event, FitResult, fit
+from .formats.source import Source
 from .learning import StepLearner, check_reading
 from .loading import Base, base_model
 from .model import StepModel
@@ -126,7 +128,7 @@ def train_step_model(
         Stopped: by a signal; the run can be resumed.
     """
     config = prepared.config
-    hashes = {Path(file).name: file_hash(Path(file)) for file in config.data.rows}
+    hashes = data_hashes(config.data.rows, config.data.exclude)
     check_folder(out, config, hashes, resume=resume)
     model = _model(config)
     weights = fingerprint(model.model)
@@ -137,7 +139,7 @@ def train_step_model(
         model,
         prepared.train,
         prepared.held_out,
-        _card(prepared, model, hashes),
+        _card(prepared, model),
         config.algorithm,
         _batches(prepared),
         problems={row.problem.text for row in prepared.source.train},
@@ -249,9 +251,16 @@ def _model(config: PrmConfig) -> StepModel:
     return base_model(base, table.dtype, table.device)
 
 
-def _card(prepared: Prepared, model: StepModel, hashes: Mapping[str, str]) -> PrmCard:
+def trained_on(files: Mapping[str, int]) -> tuple[TrainedOn, ...]:
+    """What a card says of the files of its rows, by how many rows of each were used."""
+    return tuple(
+        TrainedOn(name=Path(file).name, hash=Source(file).digest(), rows=rows)
+        for file, rows in files.items()
+    )
+
+
+def _card(prepared: Prepared, model: StepModel) -> PrmCard:
     config, source = prepared.config, prepared.source
-    rows = {name: len(source.train) + len(source.held_out) for name in hashes}
     encoder = StepEncoder(model.tokenizer, config.encoding)
     shortest = sorted(source.held_out or source.train, key=lambda row: sum(map(len, row.steps)))
     fitting = [row for row in shortest[:100] if encoder.encode(row.problem, row.steps).ends]
@@ -261,9 +270,7 @@ def _card(prepared: Prepared, model: StepModel, hashes: Mapping[str, str]) -> Pr
         aggregation=aggregation_for(source.origin),
         labels="hard" if config.data.labels == "hard" else source.kind,
         origin=source.origin,
-        trained_on=tuple(
-            TrainedOn(name=name, hash=found, rows=rows[name]) for name, found in hashes.items()
-        ),
+        trained_on=trained_on(source.files),
         base=config.model.base,
         self_test=self_test_rows(fitting),
     )

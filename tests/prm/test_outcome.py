@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from stepmark.errors import DataError, RunError, Stopped
 from stepmark.prm.checkpoint import load_step_model
 from stepmark.prm.data import is_held_out
 from stepmark.prm.encoding import EncodingSettings, StepEncoder
+from stepmark.prm.formats import problem_id
 from stepmark.prm.loading import Base
 from stepmark.prm.outcome import load_outcome_model, outcome_base, pair_loss, point_loss
 from stepmark.prm.outcome_data import Pair, encode_solutions, pairs_of, read_solutions
@@ -26,6 +28,7 @@ from stepmark.prm.outcome_train import (
     prepare_outcomes,
     train_outcome_model,
 )
+from stepmark.prm.splits import read_problems
 from stepmark.prm.train_config import RmConfig
 from stepmark.store import RunFolder
 from stepmark.training.events import StepDone
@@ -131,6 +134,54 @@ def test_a_solution_that_does_not_fit_is_left_out_and_so_is_its_pair(
     assert lost == {"longer than max_tokens": 30}, "chosen ones of two digits"
     pairs = pairs_of(rows, per_problem=4, seed=0)
     assert len(pairs) == 10
+
+
+@pytest.mark.parametrize("limit", [5, 20])
+def test_a_limit_takes_whole_preferences_by_hash_and_not_the_first_ones(
+    preferences: Path, limit: int
+) -> None:
+    given = {"held_out": 0.2, "limit": limit}
+    train, held_out, dropped = read_solutions([str(preferences)], **given)
+    kinds = Counter(one.preference for one in (*train, *held_out))
+    assert set(kinds.values()) == {2}
+    assert len(kinds) == limit
+    assert sorted(number or 0 for number in kinds) != list(range(limit))
+    assert dropped["beyond data.limit"] == 40 - limit
+    again = read_solutions([str(preferences)], **given)
+    assert again[:2] == (train, held_out)
+    few = read_solutions([str(preferences)], held_out=0.2, held_out_limit=2)
+    assert [len(few[1]), len({one.preference for one in few[1]})] == [4, 2]
+
+
+def test_a_limit_keeps_solutions_of_one_problem_together(solutions: Path) -> None:
+    train, held_out, _ = read_solutions([str(solutions)], held_out=0.2, limit=42)
+    kinds = Counter(one.problem for one in (*train, *held_out))
+    assert sorted(kinds.values()) == [2, *[4] * 10]
+    assert {*kinds} != {f"sum {number}?" for number in range(11)}
+
+
+def test_every_checkpoint_says_which_problems_it_was_trained_on(
+    tiny_base: Folder, solutions: Path, preferences: Path, tmp_path: Path
+) -> None:
+    made = config(tiny_base(), solutions, algorithm__steps=2)
+    prepared = prepare_outcomes(made)
+    result = train_outcome_model(prepared, tmp_path / "one")
+    expected = {row.problem for row in prepared.train}
+    folders = [place for place in result.final.parent.iterdir() if place.is_dir()]
+    assert len(folders) >= 2
+    assert [read_problems(place) for place in folders] == [expected] * len(folders)
+    [on] = load_outcome_model(result.final, device="cpu")[1].trained_on
+    assert (on.name, on.rows) == ("solutions.jsonl", len(prepared.train) + len(prepared.held_out))
+    other = tmp_path / "other.jsonl"
+    other.write_text(preferences.read_text().replace("sum", "another"))
+    further = config(
+        result.final, other, algorithm__steps=1, algorithm__objective="pairwise", data__held_out=0.0
+    )
+    final = train_outcome_model(prepare_outcomes(further), tmp_path / "two").final
+    found = read_problems(final)
+    assert found is not None
+    assert found > expected
+    assert problem_id("another 3?") in found
 
 
 @pytest.mark.parametrize("objective", ["pointwise", "pairwise"])

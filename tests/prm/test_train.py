@@ -185,6 +185,33 @@ def test_another_base_or_other_rows_do_not_continue_a_run(
         trained(made, out, resume=True)
 
 
+@pytest.mark.parametrize("changed", ["a/rows.jsonl", "b/rows.jsonl", "bench.jsonl"])
+def test_a_file_that_decides_the_rows_and_has_changed_is_refused_by_name(
+    tiny_base: Folder, sums: Path, tmp_path: Path, changed: str
+) -> None:
+    lines = sums.read_text().splitlines(keepends=True)
+    for name, part in (("a", lines[:50]), ("b", lines[50:80])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.jsonl").write_text("".join(part))
+    bench = tmp_path / "bench.jsonl"
+    bench.write_text('{"problem": "nothing of the rows"}\n')
+    files = [str(tmp_path / name / "rows.jsonl") for name in ("a", "b")]
+    made = config(
+        tiny_base(), sums, data__rows=files, data__exclude=[str(bench)], data__held_out_limit=None,
+        algorithm__steps=1,
+    )  # fmt: skip
+    trained(made, tmp_path / "run")
+    card = read_card(tmp_path / "run" / "checkpoints" / "final")
+    assert [(on.name, on.rows) for on in card.trained_on] == [
+        ("rows.jsonl", 50), ("rows.jsonl", 30),
+    ]  # fmt: skip
+    assert len({on.hash for on in card.trained_on}) == 2
+    with (tmp_path / changed).open("a") as file:
+        file.write('{"problem": "sum 3?", "steps": ["a"], "labels": [1]}\n')
+    with pytest.raises(RunError, match=rf"hashes\.data\.[^ ]*{changed}"):
+        trained(made, tmp_path / "run", resume=True)
+
+
 def test_events_and_files_tell_what_happened(tiny_base: Folder, sums: Path, tmp_path: Path) -> None:
     events: list[Any] = []
     out = tmp_path / "run"
