@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 import torch
 from transformers import (
+    DeepseekV2Config,
+    DeepseekV2ForCausalLM,
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    DogeConfig,
+    DogeForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    PhimoeConfig,
+    PhimoeForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
 )
@@ -34,6 +42,23 @@ ROPE: dict[str, Any] = {
     "eos_token_id": 2,
     "pad_token_id": 0,
 }
+LATENT: dict[str, Any] = {
+    **ROPE,
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 16,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 8,
+    "q_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+}
+"""Keys of 12 numbers a head, values of 8."""
 UNEQUAL = ((5, 9, 3, 3, 8), (7,), (4, 4, 12, 30, 2, 6, 1, 9, 9))
 EQUAL = ((5, 9, 3), (7, 1, 1), (4, 4, 12))
 
@@ -46,6 +71,14 @@ def make(name: str) -> Any:
         return Qwen2ForCausalLM(Qwen2Config(**ROPE)).eval()
     if name == "mistral":
         return MistralForCausalLM(MistralConfig(**ROPE, sliding_window=4)).eval()
+    if name == "phimoe":
+        return PhimoeForCausalLM(PhimoeConfig(**ROPE, num_local_experts=4, sliding_window=4)).eval()
+    if name == "doge":
+        return DogeForCausalLM(DogeConfig(**ROPE, sliding_window=4)).eval()
+    if name == "deepseek-v2":
+        return DeepseekV2ForCausalLM(DeepseekV2Config(**LATENT)).eval()
+    if name == "deepseek-v3":
+        return DeepseekV3ForCausalLM(DeepseekV3Config(**LATENT)).eval()
     small: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
     config = GPT2Config(vocab_size=WORDS, **small, initializer_range=0.2)
     return GPT2LMHeadModel(config).eval()
@@ -54,7 +87,7 @@ def make(name: str) -> Any:
 @torch.no_grad()
 @pytest.mark.parametrize("prompts", [UNEQUAL, EQUAL], ids=["unequal", "equal"])
 @pytest.mark.parametrize("source", [[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2], [0, 1, 2]])
-@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2", "deepseek-v2", "deepseek-v3"])
 def test_both_ways_give_the_same_logits_also_when_rows_leave(
     name: str, source: list[int], prompts: tuple[tuple[int, ...], ...]
 ) -> None:
@@ -81,6 +114,38 @@ def test_a_prompt_is_held_once_for_all_its_rows() -> None:
     batch.keep(torch.tensor([0, 5]))
     assert [tuple(some.shape) for some in batch.layers[0].shared] == [(2, 2, 3, 8)] * 2
     assert [tuple(some.shape) for some in batch.layers[0].own] == [(2, 2, 12, 8)] * 2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["mistral", "phimoe", "doge"])
+def test_a_window_is_kept_to_also_where_only_the_mask_knows_of_it(name: str) -> None:
+    model, rows = make(name), [list(ids) for ids in UNEQUAL]
+    assert not can_share(model)
+    batch = PaddedPrompts(model, UNEQUAL, [0, 1, 2], 12)
+    given_BV = batch.read()
+    for step in range(9):
+        alone = [model(input_ids=torch.tensor([row])).logits[0, -1] for row in rows]
+        assert (given_BV - torch.stack(alone)).abs().max() <= 1e-4
+        tokens_B = given_BV.topk(3).indices[:, step % 3]
+        rows = [[*row, int(token)] for row, token in zip(rows, tokens_B, strict=True)]
+        given_BV = batch.go_on(tokens_B)
+
+
+def test_a_model_that_a_step_does_not_suit_is_decoded_by_its_own_cache_and_told_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, told = make("llama"), "prompts are not held once"
+    own = model.model.forward
+
+    def shy_of_single_tokens(*args: Any, **kwargs: Any) -> Any:
+        if kwargs["input_ids"].shape[1] == 1:
+            raise ValueError("one token")
+        return own(*args, **kwargs)
+
+    monkeypatch.setattr(model.model, "forward", shy_of_single_tokens)
+    with caplog.at_level("WARNING", logger="stepmark"):
+        assert [can_share(model) for _ in range(2)] == [False, False]
+    assert [told in record.message for record in caplog.records] == [True]
 
 
 def test_what_cannot_hold_prompts_once_is_decoded_by_its_own_cache() -> None:

@@ -10,12 +10,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import (
+    DogeConfig,
+    DogeForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    PhimoeConfig,
+    PhimoeForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
 )
@@ -53,6 +57,10 @@ def make(name: str) -> Any:
         return Qwen2ForCausalLM(Qwen2Config(**ROPE)).eval()
     if name == "mistral":
         return MistralForCausalLM(MistralConfig(**ROPE, sliding_window=4)).eval()
+    if name == "phimoe":
+        return PhimoeForCausalLM(PhimoeConfig(**ROPE, num_local_experts=4, sliding_window=4)).eval()
+    if name == "doge":
+        return DogeForCausalLM(DogeConfig(**ROPE, sliding_window=4)).eval()
     small: dict[str, Any] = {
         "vocab_size": WORDS,
         "n_embd": 32,
@@ -134,8 +142,11 @@ def test_generation_is_the_same_before_and_after() -> None:
     assert torch.equal(model(input_ids=ids).logits, before)
 
 
-def test_attention_that_blocks_do_not_do_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    model = make("mistral")
+@pytest.mark.parametrize("name", ["mistral", "phimoe", "doge"])
+def test_attention_that_blocks_do_not_do_is_told_once(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = make(name)
     with caplog.at_level(logging.WARNING, logger="stepmark"):
         padded = token_logps(model, GROUPS, layout="padded").logps_N
         assert torch.equal(token_logps(model, GROUPS).logps_N, padded)
@@ -143,6 +154,24 @@ def test_attention_that_blocks_do_not_do_is_told_once(caplog: pytest.LogCaptureF
     told = [record.message for record in caplog.records if "not shared" in record.message]
     assert len(told) == 1
     assert "sliding_window" in told[0]
+
+
+def test_a_config_that_limits_attention_is_refused_and_one_that_only_could_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"attention_chunk_size": 8}, "attention_chunk_size"),
+        ({"layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention"),
+    )
+    for limit, said in limits:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="stepmark"):
+            assert not takes_layouts(LlamaForCausalLM(LlamaConfig(**ROPE, **limit)).base_model)
+        assert said in caplog.text
+    free = {"use_sliding_window": False, "layer_types": ["full_attention"] * 2}
+    config = Qwen2Config(**ROPE, **free)
+    config.sliding_window = 4
+    assert takes_layouts(Qwen2ForCausalLM(config).base_model)
 
 
 def test_a_shared_prompt_is_computed_once() -> None:

@@ -11,9 +11,11 @@ far.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -25,17 +27,74 @@ from stepmark.training.sample import TrainingSample
 
 __all__ = ["SharedPrompts", "can_share"]
 
+log = logging.getLogger(__name__)
+
+_probed: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+PROBE = ((1, 2, 3, 4, 5), (6, 7, 8))
+NEXT = (4, 9, 2)
+"""Prompts of a probe, and the tokens that follow: two rows of the first prompt, one of the second.
+"""
+
 
 def can_share(model: Any) -> bool:
     """Whether a model can be decoded this way here: float32, and attention that takes patterns.
 
     Scores of queries and keys are made in the type of the states; in bfloat16 that is too coarse.
+    A probe, once per model, reads two prompts and goes on by a token; where that does not give the
+    model's own logits, one log line says so.
     """
     weight = next(model.parameters())
     if weight.dtype != torch.float32 or torch.is_autocast_enabled(weight.device.type):
         return False
     split = split_model(model)
-    return split is not None and takes_layouts(split.body)
+    if split is None or not takes_layouts(split.body):
+        return False
+    if model not in _probed:
+        why = _why_not(model)
+        if why is not None:
+            log.warning(
+                "%s: prompts are not held once (%s); each completion keeps keys and values of "
+                "its own, which costs more time and memory.",
+                type(model).__name__,
+                why,
+            )
+        _probed[model] = why is None
+    return _probed[model]
+
+
+@torch.no_grad()
+def _why_not(model: Any) -> str | None:
+    """Why a probe of a model cannot be decoded this way; None when it can."""
+    training = model.training
+    model.eval()
+    try:
+        gap = _gap(model)
+    except (TypeError, RuntimeError, AttributeError, IndexError, ValueError) as error:
+        log.debug("probe of %s: %s", type(model).__name__, error)
+        return "a probe failed"
+    finally:
+        model.train(training)
+    return None if gap <= 1e-4 else f"a probe gave logits {gap:.1g} away"
+
+
+def _gap(model: Any) -> float:
+    """How far the logits of a read and a step are from the model's own, over the largest of them.
+
+    Numbers that do not compare (NaN) are infinitely far.
+    """
+    words = len(model.get_input_embeddings().weight)
+    prompts = [[token % words for token in ids] for ids in PROBE]
+    source, follow = (0, 0, 1), [token % words for token in NEXT]
+    batch = SharedPrompts(model, prompts, source, 2)
+    device = batch.device
+    given = torch.cat([batch.read(), batch.go_on(torch.tensor(follow, device=device))])
+    rows = [prompts[prompt] for prompt in source]
+    rows += [[*row, token] for row, token in zip(rows, follow, strict=True)]
+    alone = [model(input_ids=torch.tensor([row], device=device)).logits[0, -1] for row in rows]
+    wanted = torch.stack(alone)
+    gap = float((given - wanted).abs().max() / wanted.abs().max())
+    return math.inf if math.isnan(gap) else gap
 
 
 class SharedPrompts:
@@ -133,7 +192,8 @@ class SharedPrompts:
         shares = torch.cat(scores, dim=-1).softmax(-1)
         of_prompt, of_own = shares.split([keys_PHSD.shape[2], end], dim=-1)
         out_BHND = self._apart(self._together(of_prompt) @ values_PHSD) + of_own @ values_BHLD
-        return out_BHND.reshape(len(out_BHND), 1, -1, width)
+        # Values may be narrower than keys.
+        return out_BHND.reshape(len(out_BHND), 1, -1, out_BHND.shape[-1])
 
     def _together(self, some_BHNX: Tensor) -> Tensor:
         """Rows by their prompts: ``P H (G N) X``; where groups differ, zeros fill them up."""

@@ -34,6 +34,10 @@ PATTERN = "stepmark_pattern"
 UNKNOWN = ("softcap", "sliding_window", "s_aux", "position_bias", "head_mask")
 """What a layer may ask of its attention and patterns do not do."""
 
+LIMITS = ("sliding_window", "attention_chunk_size")
+"""Settings of configs that limit what a token attends to; some models do so in their masks only,
+which patterns replace."""
+
 Attend = Callable[..., tuple[Tensor, Any]]
 
 
@@ -258,6 +262,9 @@ def takes_layouts(body: nn.Module) -> bool:
 def _refusal(body: nn.Module) -> str | None:
     """Why a body cannot run a layout; None when it can. Its own attention is put back if not."""
     config: Any = getattr(body, "config", None)
+    limited = _limit(config)
+    if limited is not None:
+        return limited
     own = getattr(config, "_attn_implementation", None)
     training = body.training
     body.eval()
@@ -272,6 +279,19 @@ def _refusal(body: nn.Module) -> str | None:
     if why is not None and own is not None:
         config._attn_implementation = own
     return why
+
+
+def _limit(config: Any) -> str | None:
+    """What of a config says that tokens do not attend to all that is before them."""
+    text = getattr(config, "get_text_config", lambda: config)()
+    for name in LIMITS:
+        value = getattr(text, name, None)
+        is_off = name == "sliding_window" and not getattr(text, "use_sliding_window", True)
+        if value is not None and not is_off:
+            return f"its config sets {name} to {value}"
+    kinds = getattr(text, "layer_types", None) or ()
+    other = next((kind for kind in kinds if kind != "full_attention"), None)
+    return None if other is None else f"its config has layers of {other}"
 
 
 def _why_not(body: nn.Module, config: Any) -> str | None:
