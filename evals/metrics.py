@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepmark.errors import ConfigError, RunError, did_you_mean
-from stepmark.prm import AGGREGATIONS, aggregate
+from stepmark.prm import AGGREGATIONS
+from stepmark.prm.aggregation import rank_of
 from stepmark.statistics import best_at_k, mean_at_k, pass_at_k
 from stepmark.store import Key, RunFolder
 
@@ -117,7 +118,7 @@ def _one(
 
 
 def _ranks(run: Path, metric: Metric, wanted: Sequence[Key]) -> tuple[str, dict[Key, float | None]]:
-    """The scorer's key, and the aggregated score of each completion."""
+    """The scorer's key, and what the aggregated score of each completion is ordered by."""
     store = RunFolder.open(run).samples
     known = store.score_keys()
     fits = [key for key in known if metric.scorer in (key, key.partition("@")[0])]
@@ -134,4 +135,4 @@ def _ranks(run: Path, metric: Metric, wanted: Sequence[Key]) -> tuple[str, dict[
             f"{str(run)!r} has no scores of {fits[0]!r} on {lacking} of {len(wanted)} completions. "
             f"Make the missing ones:\n    stepmark prm score {run} --scorer CHECKPOINT"
         )
-    return fits[0], {key: aggregate(scores[key].scores, metric.how) for key in wanted}
+    return fits[0], {key: rank_of(scores[key].scores, metric.how) for key in wanted}

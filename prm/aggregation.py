@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 
 from stepmark.errors import DataError, UnknownNameError
 
-__all__ = ["AGGREGATIONS", "Aggregation", "aggregate"]
+__all__ = ["AGGREGATIONS", "Aggregation", "aggregate", "rank_of"]
 
 Aggregation = Callable[[Sequence[float]], float]
 
 
 def product(scores: Sequence[float]) -> float:
-    """The product, summed up in logs: hundreds of steps do not vanish on the way."""
+    """The product; of hundreds of small scores it may be 0, where `rank_of` still tells them."""
     return math.exp(_sum_of_logs(scores))
 
 
@@ -78,3 +79,27 @@ def aggregate(scores: Sequence[float | None], how: str) -> float | None:
             f"A step has the score {bad[0]!r}; scores lie in [0, 1], or are None. Mend the scorer."
         )
     return AGGREGATIONS[how](known) if len(known) == len(scores) else None
+
+
+def rank_of(scores: Sequence[float | None], how: str) -> float | None:
+    """A number that orders solutions as `aggregate` would in exact arithmetic.
+
+    It is the aggregated score, but for ``prod`` its logarithm: products of many small scores are
+    too small for a float, and would tie at 0.
+
+    Args:
+        scores: as for `aggregate`.
+        how: as for `aggregate`.
+
+    Raises:
+        UnknownNameError: there is no such aggregation.
+        DataError: there are no steps, or a score lies outside [0, 1].
+
+    >>> [rank_of([score] * 200, "prod") > rank_of([0.01] * 200, "prod") for score in (0.01, 0.02)]
+    [False, True]
+    """
+    total = aggregate(scores, how)
+    if total is None or how != "prod":
+        return total
+    least = -sys.float_info.max  # finite: a product of 0 is still more than no score
+    return max(least, _sum_of_logs([score for score in scores if score is not None]))

@@ -13,6 +13,7 @@ searched for in tokenized text, where it may have become other tokens, or stand 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
@@ -188,7 +189,10 @@ class StepEncoder:
         return Encoded(prompt, tuple(ids), tuple(ends), steps - len(ends))
 
     def _prompt(self, problem: Problem) -> tuple[int, ...]:
-        return render(problem, self.tokenizer, self.template, max_tokens=0).ids
+        """Of any length: what happens to a long one is for ``overflow`` to say."""
+        return render(
+            problem, self.tokenizer, self.template, max_tokens=0, model_limit=sys.maxsize
+        ).ids
 
     def _plain(self, text: str) -> tuple[int, ...]:
         """Ids of a text in which nothing is a special token, whatever it looks like."""

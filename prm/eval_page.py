@@ -90,8 +90,8 @@ def _of_scorer(page: Page, record: Record) -> None:
         counts = {(error, said): number for error, said, number in record.confusion}
         page.figure(
             confusion_svg(counts, "Which step is called the first error"),
-            "Solutions; steps from 1. On the outlined diagonal the first error is named exactly. "
-            "Shades are shares of a row.",
+            "Solutions with a score; steps from 1. On the outlined diagonal the first error is "
+            "named exactly. Shades are shares of a row.",
         )
     if record.shown:
         page.text(

@@ -133,6 +133,10 @@ class Record:
     shown: tuple[Shown, ...]
     is_checkpoint: bool = False
     """Whether it was trained here, and may say on which problems."""
+    unscored_rows: int = 0
+    """Solutions of which no step lies within its limit; they count as missed."""
+    failed_rows: int = 0
+    """Solutions on which it failed; they count as missed until they are asked again."""
 
     def figure(self, name: str) -> Figure:
         """The figure of a name."""

@@ -35,7 +35,9 @@ class ScoreFile:
         {"data": "processbench-gsm8k", "data_hash": "...", "scorer": "arithmetic@1", "row": "...",
          "text": "...", "first_error": 1, "scores": [1.0, 0.0], "prediction": 1}
 
-    ``prediction`` is there once the evaluation is done: a threshold may be fitted on all scores.
+    ``prediction`` is there once the evaluation is done: a threshold may be fitted on all scores. It
+    is null for a solution without a score. One on which the scorer failed is not in the file, so
+    that it is asked again.
 
     Args:
         folder: of the evaluation; None keeps nothing.
@@ -70,26 +72,30 @@ class ScoreFile:
         """
         keys = [_key(scorer.key, data, row) for row in data.rows]
         new = [n for n, key in enumerate(keys) if key not in self._rows]
+        failed: dict[Key, Scored] = {}
         total = len(keys)
         for start in range(0, len(new), AT_ONCE):
             places = new[start : start + AT_ONCE]
             if on_progress:
                 on_progress(total - len(new) + start, total)
             found = list(score_rows(scorer, [data.rows[n] for n in places]))
-            self._add(
-                (keys[n], _row(keys[n], data, one)) for n, one in zip(places, found, strict=True)
-            )
+            pairs = [(keys[n], one) for n, one in zip(places, found, strict=True)]
+            failed |= {key: one for key, one in pairs if one.failed}
+            self._add((key, _row(key, data, one)) for key, one in pairs if not one.failed)
         if on_progress:
             on_progress(total, total)
         return [
-            Scored(row, tuple(self._rows[key]["scores"]))
+            Scored(row, tuple(self._rows[key]["scores"])) if key in self._rows else failed[key]
             for key, row in zip(keys, data.rows, strict=True)
         ]
 
-    def predicted(self, scorer: StepScorer, data: EvalRows, predictions: Iterable[int]) -> None:
+    def predicted(
+        self, scorer: StepScorer, data: EvalRows, predictions: Iterable[int | None]
+    ) -> None:
         """Note what a scorer calls the first error of each row, and write the file."""
         for row, said in zip(data.rows, predictions, strict=True):
-            self._rows[_key(scorer.key, data, row)]["prediction"] = said
+            if (key := _key(scorer.key, data, row)) in self._rows:
+                self._rows[key]["prediction"] = said
         if self.path is not None:
             with publish(self.path) as part, part.open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps(row) + "\n" for row in self._rows.values())

@@ -138,6 +138,10 @@ def notes(data: DataSet, records: Sequence[Record]) -> list[str]:
         told += [f"a solution's score is the {one.aggregation} of its steps'"]
         if one.unscored_steps:
             told.append(f"{one.unscored_steps:,} steps lie beyond its limit and have no score")
+        if one.unscored_rows:
+            told.append(f"{one.unscored_rows:,} solutions have no score at all and count as missed")
+        if one.failed_rows:
+            told.append(f"it failed on {one.failed_rows:,} solutions, which count as missed")
         if one.is_checkpoint:
             told.append(_overlap(one))
         found.append(f"{one.label} ({one.scorer}): {'; '.join(told)}.")

@@ -21,9 +21,10 @@ from stepmark.errors import ConfigError, DataError
 from stepmark.protocols import StepScorer
 from stepmark.types import LabelledSteps, StepItem
 
-from .aggregation import AGGREGATIONS, aggregate
+from .aggregation import AGGREGATIONS, aggregate, rank_of
 from .floors import constant_guess, outcome_oracle
 from .metrics import (
+    UNTOLD,
     Calibration,
     FirstErrors,
     auroc,
@@ -48,6 +49,8 @@ class Scored(NamedTuple):
 
     row: LabelledSteps
     scores: tuple[float | None, ...]
+    failed: bool = False
+    """Whether there is no score because the scorer failed, which may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,10 @@ class Evaluation:
     problems: int
     unscored_steps: int
     """Steps beyond the scorer's limit."""
+    unscored_rows: int
+    """Solutions without a single score, which count as missed; failed ones are apart."""
+    failed_rows: int
+    """Solutions on which the scorer failed, which count as missed too."""
     threshold: float
     fitted_on: int
     """Rows of the development part on which the threshold was fitted, which are left out of all
@@ -104,7 +111,7 @@ class Evaluation:
     answered: int
     """Solutions with an aggregated score whose final answer is known to be right or wrong."""
     confusion: Mapping[tuple[int, int], int]
-    """Solutions by first error and prediction, each -1 for none."""
+    """Solutions with a score by first error and prediction, each -1 for none."""
 
 
 def score_rows(
@@ -127,7 +134,7 @@ def score_rows(
                     f"{len(row.steps)} steps of problem {row.problem.id!r}; one each is needed. "
                     "Mend the scorer: stepmark verifiers check shows how contracts are tested."
                 )
-            yield Scored(row, said.scores)
+            yield Scored(row, said.scores, said.failed)
         done += len(part)
         if on_progress is not None:
             on_progress(done, len(rows))
@@ -167,7 +174,7 @@ def evaluate(
     told, labels = _told(scored)
     said = [first_below(one.scores, threshold) for one in told]
     both = any(label >= 0 for label in labels) and any(label < 0 for label in labels)
-    totals = [aggregate(one.scores, aggregation) for one in scored]
+    totals = [rank_of(one.scores, aggregation) for one in scored]
     known = [(one, total) for one, total in zip(scored, totals, strict=True) if total is not None]
     answered = [(total, one.row.final_correct) for one, total in known]
     outcomes = [(total, right) for total, right in answered if right is not None]
@@ -176,7 +183,9 @@ def evaluate(
         scorer=scorer,
         rows=len(scored),
         problems=len({one.row.problem.text for one in scored}),
-        unscored_steps=sum(score is None for one in scored for score in one.scores),
+        unscored_steps=sum(s is None for one in scored if not one.failed for s in one.scores),
+        unscored_rows=sum(not one.failed and set(one.scores) == {None} for one in scored),
+        failed_rows=sum(one.failed for one in scored),
         threshold=threshold,
         fitted_on=fitted_on,
         errors=first_errors(said, labels) if both else None,
@@ -191,7 +200,7 @@ def evaluate(
         aggregation=aggregation,
         outcome_auroc=auroc([total for total, _ in outcomes], [right for _, right in outcomes]),
         answered=len(outcomes),
-        confusion=Counter(zip(labels, said, strict=True)),
+        confusion=Counter(p for p in zip(labels, said, strict=True) if p[1] != UNTOLD),
     )
 
 

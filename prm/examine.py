@@ -23,7 +23,7 @@ from .eval_rows import EvalRows
 from .eval_scores import ScoreFile
 from .evaluate import Evaluation, Scored, evaluate, score_rows
 from .formats import problem_id, row_id
-from .metrics import first_below
+from .metrics import UNTOLD, first_below
 from .rules import Arithmetic
 from .scorers import check_scorer_columns
 from .splits import is_in_share, overlap, read_problems
@@ -85,7 +85,7 @@ def examine(
 
             scored = file.scored(scorer, rows, tell)
             record = _record(label, scorer, rows, scored, rule, how)
-            file.predicted(scorer, rows, [first_below(s, record.threshold) for _, s in scored])
+            file.predicted(scorer, rows, _said(scored, record.threshold))
             records.append(record)
     sets = tuple(
         DataSet(
@@ -152,7 +152,15 @@ def _record(
         unseen=unseen,
         shown=_shown(kept, found.threshold),
         is_checkpoint=isinstance(getattr(scorer, "path", None), Path),
+        unscored_rows=found.unscored_rows,
+        failed_rows=found.failed_rows,
     )
+
+
+def _said(scored: Sequence[Scored], threshold: float) -> list[int | None]:
+    """The predictions; None for a solution without a score."""
+    found = [first_below(one.scores, threshold) for one in scored]
+    return [None if said == UNTOLD else said for said in found]
 
 
 def _floors(found: Evaluation, ruled: Sequence[Scored]) -> tuple[tuple[str, float], ...]:
@@ -190,7 +198,7 @@ def _shown(kept: Sequence[Scored], threshold: float) -> tuple[Shown, ...]:
     kinds: dict[Kind, list[Shown]] = defaultdict(list)
     for one in sorted(kept, key=_place):
         error, said = one.row.first_error, first_below(one.scores, threshold)
-        if error is None or len(kinds[kind := _kind(error, said)]) >= OF_A_KIND:
+        if error is None or said == UNTOLD or len(kinds[kind := _kind(error, said)]) >= OF_A_KIND:
             continue
         kinds[kind].append(
             Shown(

@@ -5,10 +5,11 @@ Two ways to ask. ``api = "json"`` posts ``{"problem": ..., "steps": [...]}`` and
 asked for one number per step, and its reply must hold the same object.
 
 What can pass is tried again with a growing pause, until the deadline of the solution: no
-connection, a time-out, the statuses 408, 425, 429 and 5xx. A solution that could not be scored
-abstains (None for all of its steps); when more of them abstain than ``max_error_share`` allows, the
-run is refused. What will not pass is refused at once: another status, or a reply that is no list
-of one score per step.
+connection, one that breaks off, a time-out, the statuses 408, 425, 429 and 5xx. A solution that
+could not be scored abstains (None for all of its steps, and ``failed``): it is asked again the next
+time. When more of them abstain than ``max_error_share`` allows, the run is refused; what was scored
+until then is remembered. What will not pass is refused at once: another status, or a reply that is
+no list of one score per step.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -37,7 +39,7 @@ __all__ = ["HttpScorer"]
 
 log = logging.getLogger(__name__)
 
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+PASSING = frozenset({408, 425, 429, *range(500, 600)})
 """Statuses that are worth another try."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -57,6 +59,12 @@ class Passing(Exception):
     def __init__(self, why: str, wait_s: float = 0.0) -> None:
         super().__init__(why)
         self.wait_s = wait_s
+
+
+def _given(found: Scores | None, item: StepItem, key: str) -> StepScores:
+    if found is None:
+        return StepScores((None,) * len(item.steps), key, failed=True)
+    return StepScores(found, key)
 
 
 class HttpScorer:
@@ -144,6 +152,8 @@ class HttpScorer:
         with ThreadPoolExecutor(self.workers) as pool:
             found = dict(zip(new, pool.map(self._try, new.values()), strict=True))
         failed = [row for row in found.values() if isinstance(row, Passing)]
+        good = {digest: row for digest, row in found.items() if not isinstance(row, Passing)}
+        self.cache.add(good)
         if len(failed) > self.max_error_share * max(1, len(items)):
             raise VerifierError(
                 f"The service {self.url!r} did not score {len(failed)} of {len(items)} solutions: "
@@ -155,11 +165,9 @@ class HttpScorer:
                 "%s: %d of %d solutions were not scored: %s",
                 self.url, len(failed), len(items), failed[0],
             )  # fmt: skip
-        good = {digest: row for digest, row in found.items() if not isinstance(row, Passing)}
-        self.cache.add(good)
         known |= good
         return [
-            StepScores(known.get(digest) or (None,) * len(item.steps), self.key)
+            _given(known.get(digest), item, self.key)
             for digest, item in zip(digests, items, strict=True)
         ]
 
@@ -198,7 +206,7 @@ class HttpScorer:
                 f"The service {self.url!r} refuses with status {error.code}: {said!r}. Check the "
                 "address, the api, the model and the token."
             ) from error
-        except OSError as error:  # no connection, a time-out, a reset
+        except (OSError, HTTPException) as error:  # no connection, a time-out, half a reply
             raise Passing(f"{getattr(error, 'reason', error)!s:.200}") from error
         try:
             return json.loads(text)

@@ -12,17 +12,18 @@ import math
 import traceback
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from stepmark.engines import token_offsets
 from stepmark.errors import DataError, VerifierError
 from stepmark.protocols import StepScorer
 from stepmark.store.samples import ScoredSteps
-from stepmark.types import Rollout, StepItem
+from stepmark.types import Rollout, StepItem, StepScores
 
 from .steps import Span, step_texts, step_token_ends
 
-__all__ = ["Steps", "ask", "score_steps", "steps_of"]
+__all__ = ["Steps", "answers", "ask", "score_steps", "steps_of"]
 
 
 class Steps(NamedTuple):
@@ -101,10 +102,20 @@ def ask(scorer: StepScorer, items: Sequence[StepItem]) -> list[tuple[float | Non
         DataError: the counts do not match, or a score lies outside [0, 1].
         VerifierError: the scorer raised; carries its traceback.
     """
+    return [row.scores for row in answers(scorer, items)]
+
+
+def answers(scorer: StepScorer, items: Sequence[StepItem]) -> list[StepScores]:
+    """What `ask` gives, with whether the scorer failed on an item.
+
+    Raises:
+        DataError: as `ask`.
+        VerifierError: as `ask`.
+    """
     if not items:
         return []
     try:
-        found = [row.scores for row in scorer.score(items)]
+        found = list(scorer.score(items))
     except Exception as error:
         raise VerifierError(
             f"The scorer {scorer.key!r} raised on {len(items)} completions, the first one of "
@@ -115,9 +126,12 @@ def ask(scorer: StepScorer, items: Sequence[StepItem]) -> list[tuple[float | Non
             f"The scorer {scorer.key!r} gave {len(found)} rows for {len(items)} completions; it "
             "must give one per completion, in order. Mend its score(items)."
         )
-    for item, scores in zip(items, found, strict=True):
-        _check_scores(scorer, item, scores)
-    return [tuple(None if score is None else float(score) for score in row) for row in found]
+    for item, row in zip(items, found, strict=True):
+        _check_scores(scorer, item, row.scores)
+    return [
+        replace(row, scores=tuple(None if one is None else float(one) for one in row.scores))
+        for row in found
+    ]
 
 
 def _check_scores(scorer: StepScorer, item: StepItem, scores: Sequence[float | None]) -> None:

@@ -2,7 +2,8 @@
 
 A *prediction* is the index of the first step called wrong, from 0, or -1 for "no error". Labels of
 first errors read the same way. Steps without a score (beyond the scorer's limit) are never called
-wrong; steps without a label are left out where a metric is over steps.
+wrong; a solution without a single score has the prediction `UNTOLD`, which is never right. Steps
+without a label are left out where a metric is over steps.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from stepmark.errors import ConfigError
 from stepmark.statistics import Interval, wilson
 
 __all__ = [
+    "UNTOLD",
     "Bin",
     "Calibration",
     "FirstErrors",
@@ -35,16 +37,20 @@ __all__ = [
 ]
 
 
-def first_below(scores: Sequence[float | None], threshold: float) -> int:
-    """Index of the first step whose score is below the threshold, or -1.
+UNTOLD = -2
+"""The prediction for a solution of which no step has a score: neither a step nor "no error"."""
 
-    >>> first_below([0.9, 0.3, 0.1], 0.5), first_below([0.9, None], 0.5)
-    (1, -1)
+
+def first_below(scores: Sequence[float | None], threshold: float) -> int:
+    """Index of the first step whose score is below the threshold, or -1; `UNTOLD` without scores.
+
+    >>> [first_below(scores, 0.5) for scores in ([0.9, 0.3, 0.1], [0.9, None], [None, None])]
+    [1, -1, -2]
     """
     for index, score in enumerate(scores):
         if score is not None and score < threshold:
             return index
-    return -1
+    return UNTOLD if scores and all(score is None for score in scores) else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class FirstErrors:
     error_accuracy: float
     """Of solutions with an error: share where exactly its first step was named."""
     correct_accuracy: float
-    """Of solutions without: share where none was named."""
+    """Of solutions without: share predicted -1."""
     errors: int
     corrects: int
     standard_error: float
@@ -80,6 +86,9 @@ def processbench_f1(error_accuracy: float, correct_accuracy: float) -> float:
 def first_errors(predictions: Sequence[int], labels: Sequence[int]) -> FirstErrors:
     """ProcessBench's figures; a right "there is an error" at another step counts as wrong.
 
+    `UNTOLD` counts as wrong in both accuracies: leaving such solutions out would let a scorer
+    choose its rows.
+
     Raises:
         ConfigError: the lengths differ, or one of the two kinds of solutions is missing.
     """
@@ -96,7 +105,7 @@ def first_errors(predictions: Sequence[int], labels: Sequence[int]) -> FirstErro
         )
     hit = sum(said == is_ for said, is_ in with_error) / len(with_error)
     near = sum(said >= 0 and abs(said - is_) <= 1 for said, is_ in with_error) / len(with_error)
-    clear = sum(said < 0 for said in without) / len(without)
+    clear = sum(said == -1 for said in without) / len(without)
     return FirstErrors(
         processbench_f1(hit, clear),
         hit,

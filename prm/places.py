@@ -12,7 +12,16 @@ __all__ = ["folder_digest", "folder_of"]
 
 FILES = ("*.json", "*.model", "*.txt", "*.jinja", "*.safetensors")
 COUNTED = (".safetensors", ".bin")
-NAMED = ("config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+NAMED = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
+"""Files beside the weights that shape a score."""
 
 
 def folder_of(place: str | Path) -> Path:

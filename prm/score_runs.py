@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from stepmark.errors import DataError, RunError, UnknownNameError
 from stepmark.protocols import StepScorer
 from stepmark.store import RunFolder, text_hash
-from stepmark.store.files import append_rows, read_rows
+from stepmark.store.files import append_rows, publish, read_rows
 from stepmark.store.samples import Sample, ScoredSteps
 from stepmark.types import Problem, Prompt, Rollout, StepItem
 
@@ -19,7 +19,7 @@ from .aggregation import AGGREGATIONS, aggregate
 from .formats.rejects import Rejected
 from .formats.rows import problem_id
 from .formats.source import Source
-from .marking import ask, score_steps
+from .marking import answers, steps_of
 from .scorers import check_scorer_columns
 from .steps import step_texts
 
@@ -42,7 +42,7 @@ class Scoring(NamedTuple):
     scorer: str
     """Key of the scorer."""
     solutions: int
-    """All there are, those that were scored before included."""
+    """All that are scored, those that were before included."""
     fresh: int
     """Of them, scored now."""
     steps: int
@@ -53,6 +53,8 @@ class Scoring(NamedTuple):
     rejected: int = 0
     """Rows that hold no solution."""
     first_reject: str = ""
+    failed: int = 0
+    """Solutions on which the scorer failed: not kept, asked again by the next run."""
 
     def to_row(self) -> dict[str, Any]:
         """The numbers for machines."""
@@ -67,7 +69,8 @@ def score_run(
 ) -> Scoring:
     """Step scores of all completions of a run, in its sample store under the scorer's key.
 
-    Stopped at any moment, the same call makes only what is missing.
+    Stopped at any moment, the same call makes only what is missing: also those on which the scorer
+    failed.
 
     Args:
         folder: the run; its lock must be held.
@@ -86,18 +89,19 @@ def score_run(
     missing = sorted(known - store.scores(scorer.key).keys())
     for sample in store.chosen(missing[:1]):
         check_scorer_columns(scorer, list(sample.meta), str(folder.path))
-    done = len(known) - len(missing)
+    done, failed = len(known) - len(missing), 0
     tell(done, len(known))
     for keys in _blocks(missing):
         samples = list(store.chosen(keys))
         found = _scored(scorer, samples, tokenizer)
-        store.append_scores(
-            scorer.key, ((s.key, row) for s, row in zip(samples, found, strict=True))
-        )
+        pairs = zip(samples, found, strict=True)
+        store.append_scores(scorer.key, ((s.key, row) for s, row in pairs if row is not None))
+        failed += found.count(None)
         done += len(samples)
         tell(done, len(known))
     rows = [row for key, row in store.scores(scorer.key).items() if key in known]
-    return _summary(scorer.key, [row.scores for row in rows], len(missing))
+    scores = [row.scores for row in rows]
+    return _summary(scorer.key, scores, len(missing) - failed)._replace(failed=failed)
 
 
 def _blocks(values: Iterable[T]) -> Iterator[list[T]]:
@@ -106,17 +110,29 @@ def _blocks(values: Iterable[T]) -> Iterator[list[T]]:
         yield block
 
 
-def _scored(scorer: StepScorer, samples: Sequence[Sample], tokenizer: Any) -> list[ScoredSteps]:
-    """Ends and scores of each sample, in order; a text without tokens has no ends."""
-    with_ends = [at for at, s in enumerate(samples) if tokenizer is not None and s.ids]
-    rollouts = [_rollout(samples[at]) for at in with_ends]
-    found = dict(zip(with_ends, score_steps(scorer, rollouts, tokenizer), strict=True))
-    texts = [at for at in range(len(samples)) if at not in found]
-    items = [_item(scorer, samples[at].to_item().problem, samples[at].completion) for at in texts]
-    known = iter(ask(scorer, [item for item in items if item is not None]))
-    for at, item in zip(texts, items, strict=True):
-        found[at] = ScoredSteps((), (0.0,) if item is None else next(known))
-    return [found[at] for at in range(len(samples))]
+def _scored(
+    scorer: StepScorer, samples: Sequence[Sample], tokenizer: Any
+) -> list[ScoredSteps | None]:
+    """Ends and scores of each sample, in order; None where the scorer failed.
+
+    A text without tokens has no ends, one without words the score 0.
+    """
+    found: list[ScoredSteps | None] = []
+    asked: dict[int, StepItem] = {}
+    for at, sample in enumerate(samples):
+        ends = (len(sample.ids) - 1,) if tokenizer is not None and sample.ids else ()
+        if sample.completion.strip():
+            problem, texts = sample.to_item().problem, ()
+            if ends:
+                ends, texts = steps_of(scorer, _rollout(sample), tokenizer)
+            item = StepItem(problem, texts) if ends else _item(scorer, problem, sample.completion)
+            if item is not None:
+                asked[at] = item
+        found.append(ScoredSteps(ends, (0.0,)))
+    for at, row in zip(asked, answers(scorer, list(asked.values())), strict=True):
+        ends = (found[at] or ScoredSteps((), ())).ends
+        found[at] = None if row.failed else ScoredSteps(ends, row.scores)
+    return found
 
 
 def _item(scorer: StepScorer, problem: Problem, text: str) -> StepItem | None:
@@ -142,7 +158,8 @@ def score_file(
     A row holds ``problem`` and either ``steps`` or a solution in one text (``completion``,
     ``response``, ``output``, ``solution``). To its columns come ``line``, ``steps``,
     ``step_scores``, ``score`` (made of them by ``how``), ``aggregation`` and ``scorer``. Stopped at
-    any moment, the same call goes on where it was.
+    any moment, the same call goes on where it was; rows on which the scorer failed are not in the
+    output, and are asked again.
 
     Args:
         source: JSON lines, parquet, csv, a JSON list or a hub id.
@@ -163,25 +180,36 @@ def score_file(
     earlier = {row["line"]: row for row in _earlier(out, scorer.key, how)}
     rejects: list[str] = []
     scores = [tuple(row["step_scores"]) for row in earlier.values()]
-    fresh = 0
+    fresh = failed = 0
     for block in _blocks(_solutions(rows, scorer, rejects)):
         new = [one for one in block if not _is_known(one, earlier, out)]
-        found = ask(scorer, [item for _, _, item in new])
+        found = answers(scorer, [item for _, _, item in new])
         made = [
-            _out_row(line, row, item, given, scorer.key, how)
+            _out_row(line, row, item, given.scores, scorer.key, how)
             for (line, row, item), given in zip(new, found, strict=True)
+            if not given.failed
         ]
         out.parent.mkdir(parents=True, exist_ok=True)
         append_rows(out, made)
-        scores += found
-        fresh += len(made)
+        scores += [given.scores for given in found if not given.failed]
+        fresh, failed = fresh + len(made), failed + len(new) - len(made)
         tell(rows.done, rows.size)
-    if not scores:
+    _put_in_order(out)
+    if not scores and not failed:
         why = f" The first: {rejects[0]}." if rejects else ""
         raise DataError(f"{source!r} holds no solution that can be scored.{why}")
     return _summary(scorer.key, scores, fresh)._replace(
-        rejected=len(rejects), first_reject=rejects[0] if rejects else ""
+        rejected=len(rejects), first_reject=rejects[0] if rejects else "", failed=failed
     )
+
+
+def _put_in_order(out: Path) -> None:
+    """Rows that were asked again stand at the end: move them to their places."""
+    rows = read_rows(out)
+    in_order = sorted(rows, key=lambda row: row["line"])
+    if rows != in_order:
+        with publish(out) as part:
+            append_rows(part, in_order)
 
 
 Solution = tuple[int, Mapping[str, Any], StepItem]

@@ -77,20 +77,24 @@ def text_list(row: Row, name: str) -> tuple[str, ...]:
 
 
 def label_list(
-    value: Any, steps: int, *, marks: bool = False
+    value: Any, steps: int, *, marks: bool = False, estimates: bool = False
 ) -> tuple[tuple[float | None, ...], LabelKind]:
-    """Labels and their kind: soft if any is written as a fraction or a decimal, else hard.
+    """Labels and their kind: soft if any lies between 0 and 1, else hard, also as 1.0 and 0.0.
 
     Args:
         value: the cell: a list of bools, 0, 1, numbers in [0, 1] or null.
         steps: how many there must be.
         marks: whether ``+`` and ``-`` stand for 1 and 0.
+        estimates: whether the column holds estimates, so that labels written as decimals are soft
+            even where all of them are 1.0 or 0.0.
 
     Raises:
         Rejected: no list, another number of labels, or a label that is none of these.
 
     >>> label_list([True, 0, None], 3), label_list([0.9, 1.0], 2)
     (((1.0, 0.0, None), 'hard'), ((0.9, 1.0), 'soft'))
+    >>> label_list([1.0, 0.0], 2)[1], label_list([1.0, 0.0], 2, estimates=True)[1]
+    ('hard', 'soft')
     """
     if not isinstance(value, list):
         raise Rejected(RejectReason.COLUMN, f"labels must be a list and are {value!r:.60}")
@@ -99,7 +103,9 @@ def label_list(
             RejectReason.LABEL_COUNT, f"{len(value)} labels for {steps} steps; one each is needed"
         )
     labels = tuple(label_of(label, index, marks=marks) for index, label in enumerate(value))
-    return labels, "soft" if any(isinstance(label, float) for label in value) else "hard"
+    between = any(label not in (0, 1, None) for label in labels)
+    is_soft = between or (estimates and any(isinstance(label, float) for label in value))
+    return labels, "soft" if is_soft else "hard"
 
 
 def label_of(value: Any, index: int, *, marks: bool = False) -> float | None:

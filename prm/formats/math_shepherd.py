@@ -84,7 +84,7 @@ class MathShepherd:
     def _labels(self, row: Row, chunks: list[str]) -> tuple[Labels, LabelKind]:
         """One label a tag, in the order of the tags."""
         if "value" in row:
-            return label_list(row["value"], len(chunks) - 1, marks=True)
+            return label_list(row["value"], len(chunks) - 1, marks=True, estimates=True)
         return aligned_marks(chunks, need_text(row, "label")), "hard"
 
     def _divided(self, chunks: list[str], labels: Labels) -> tuple[str, tuple[str, ...], Labels]:

@@ -35,7 +35,7 @@ class TrlStepwise:
     def read(self, row: Row) -> Iterator[LabelledSteps | LeftOut]:
         """The one solution in a row; its texts stay as they are."""
         prompt, steps = need_text(row, "prompt"), text_list(row, "completions")
-        labels, kind = label_list(row.get("labels"), len(steps))
+        labels, kind = label_list(row.get("labels"), len(steps), estimates=True)
         meta = other_columns(row, "prompt", "completions", "labels")
         problem = Problem(problem_id(prompt), prompt, None)
         yield LabelledSteps(problem, steps, labels, kind, source=self.name, meta=meta)

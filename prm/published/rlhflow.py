@@ -45,7 +45,8 @@ class RlhFlowEncoder:
                 f"    hf download {RlhFlowScorer.published}"
             )
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
-        self.special = tuple(token for token in tokenizer.all_special_tokens if token)
+        added = [one.content for one in tokenizer.added_tokens_decoder.values() if one.special]
+        self.special = tuple(filter(None, dict.fromkeys([*tokenizer.all_special_tokens, *added])))
 
     def encode(self, problem: Problem, steps: Sequence[str]) -> Encoded:
         """The solution as tokens; each step is scored at the token before its answer.

@@ -30,6 +30,25 @@ def by_words(steps):
 
 def blind(steps):
     return [0.3 if step.startswith("b") else 0.4 for step in steps]
+
+class Flaky:
+    """Fails on some problems while a file says so."""
+
+    key = "flaky@1"
+
+    def segment(self, text):
+        return [(0, len(text))]
+
+    def score(self, items):
+        from stepmark.types import StepScores
+
+        is_bad = Path("trouble").exists()
+        return [
+            StepScores((None,) * len(item.steps), self.key, failed=True)
+            if is_bad and Path("trouble").read_text() in item.problem.text
+            else StepScores(tuple(0.2 if "wrong" in step else 0.8 for step in item.steps), self.key)
+            for item in items
+        ]
 '''
 
 
@@ -250,3 +269,17 @@ def test_help_says_what_the_f1_is(capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(capsys.readouterr().out.split())
     assert "harmonic mean of two accuracies" in said
     assert "it is no F1 of precision and recall" in said
+
+
+def test_solutions_on_which_a_scorer_failed_are_told_and_asked_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["prm", "eval", "judges.py:Flaky", "--data", "own.jsonl", "--out", "found"]
+    Path("trouble").write_text("Problem 4?")
+    assert run(given) == 3
+    assert "failed on 1 solutions of own, and they count as missed" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert run([*given, "--min-f1", "1"]) == 1
+    Path("trouble").unlink()
+    assert run([*given, "--min-f1", "1"]) == 0

@@ -11,6 +11,8 @@ import pytest
 
 from stepmark.cli import app as command
 from stepmark.prm import aggregate
+from stepmark.prm.aggregation import rank_of
+from stepmark.statistics import best_at_k
 from stepmark.store import RunFolder, read_rows
 
 ENGINE = """
@@ -45,6 +47,26 @@ def digits(problem, steps):
 
 def ones(steps):
     return [1.0 for step in steps]
+
+
+class Flaky:
+    # fails on some problems while a file says so
+
+    key = "flaky@1"
+
+    def segment(self, text):
+        return [(0, len(text))]
+
+    def score(self, items):
+        from stepmark.types import StepScores
+
+        is_bad = Path("trouble").exists()
+        return [
+            StepScores((None,) * len(item.steps), self.key, failed=True)
+            if is_bad and Path("trouble").read_text() in item.problem.text
+            else StepScores(tuple(0.2 if "wrong" in step else 0.8 for step in item.steps), self.key)
+            for item in items
+        ]
 """
 FAKE = Path(__file__).parents[1] / "evals" / "fake_engine.py"
 ROWS = [
@@ -255,3 +277,47 @@ def test_a_scorer_that_breaks_keeps_what_was_made(capsys: pytest.CaptureFixture[
     assert score("r") == 0
     assert score("r", "--out", "x.jsonl") == 2
     assert "--out is for files" in capsys.readouterr().err
+
+
+def test_rows_on_which_a_scorer_failed_are_not_kept_and_asked_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ("rows.jsonl", "--out", "s.jsonl", "--json")
+    Path("trouble").write_text("2 + 2")
+    assert score(*given, scorer="scorers.py:Flaky") == 3
+    said = capsys.readouterr()
+    value = json.loads(said.out.splitlines()[-1])
+    assert (value["solutions"], value["fresh"], value["failed"], value["unscored"]) == (2, 2, 1, 0)
+    assert "the scorer failed on 1 solutions; nothing is kept of them" in said.err
+    assert [row["line"] for row in read_rows(Path("s.jsonl"))] == [1, 3]
+    Path("trouble").unlink()
+    assert score(*given, scorer="scorers.py:Flaky") == 0
+    value = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (value["solutions"], value["fresh"], value["failed"]) == (3, 1, 0)
+    rows = read_rows(Path("s.jsonl"))
+    assert [row["line"] for row in rows] == [1, 2, 3], "in the order of the file"
+    assert rows[1]["step_scores"] == [0.8]
+
+
+def test_completions_on_which_a_scorer_failed_are_asked_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evaluate(2)
+    Path("trouble").write_text("")  # in every text
+    assert score("r", "--json", scorer="scorers.py:Flaky") == 3
+    value = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (value["solutions"], value["fresh"], value["failed"]) == (0, 0, 12)
+    assert command.run(["eval", "table", "r", "--metrics", "bon@2:flaky:min"]) == 2
+    Path("trouble").unlink()
+    capsys.readouterr()
+    assert score("r", "--json", scorer="scorers.py:Flaky") == 0
+    value = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (value["solutions"], value["fresh"], value["failed"]) == (12, 12, 0)
+    assert command.run(["eval", "table", "r", "--metrics", "bon@2:flaky:min"]) == 0
+
+
+def test_the_best_by_product_is_told_where_products_vanish() -> None:
+    ranks = [rank_of((score,) * 200, "prod") for score in (0.01, 0.02, 0.0)]
+    assert [aggregate((score,) * 200, "prod") for score in (0.01, 0.02, 0.0)] == [0.0, 0.0, 0.0]
+    assert best_at_k([0, 1, 0], ranks, 3) == 1.0
+    assert best_at_k([1, 0], [ranks[2], None], 2) == 1.0, "0 is more than no score"

@@ -159,3 +159,15 @@ def test_tags_of_several_tokens_and_empty_solutions_are_refused(tokenizer: Any) 
         encoder(tokenizer).encode(PROBLEM, ())
     with pytest.raises(DataError, match="Step 2 of problem 'p' is ''"):
         encoder(tokenizer, separator="").encode(PROBLEM, ("a", ""))
+
+
+def test_a_problem_beyond_the_limit_of_the_tokenizer_is_for_overflow_to_judge(
+    tokenizer: Any,
+) -> None:
+    long = Problem("long", "pens " * 900, None)
+    for settings in ({}, {"overflow": "drop_row"}):
+        found = encoder(tokenizer, max_tokens=600, **settings).encode(long, STEPS)
+        assert (found.ids, found.ends, found.cut) == ((), (), 3)
+    assert encoder(tokenizer, max_tokens=9000).encode(long, STEPS).cut == 0
+    with pytest.raises(DataError, match="takes more than max_tokens = 600"):
+        encoder(tokenizer, max_tokens=600, overflow="error").encode(long, STEPS)

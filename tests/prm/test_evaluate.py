@@ -161,3 +161,20 @@ def test_processbench_and_math500_share_the_problems_that_are_known(
     trained = [problem_id(json.loads(line)["problem"]) for line in lines]
     problems = {one.problem.text for one in labelled_steps(out)}
     assert len(overlap(trained, problems).shared) == 108
+
+
+def test_solutions_without_a_score_are_missed_and_counted_by_the_reason() -> None:
+    rows = [row("a", [0, None]), row("b", [1, 1]), row("c", [1, 1]), row("d", [0, None])]
+    wide = [Scored(rows[0], (0.1, 0.1)), Scored(rows[1], (0.9, 0.9))]
+    none = [Scored(rows[2], (None, None)), Scored(rows[3], (None, None), failed=True)]
+    found = evaluate([*wide, *none], name="n", scorer="s")
+    assert (found.unscored_rows, found.failed_rows, found.unscored_steps) == (1, 1, 2)
+    assert found.errors is not None
+    assert (found.errors.error_accuracy, found.errors.correct_accuracy) == (0.5, 0.5)
+    assert dict(found.confusion) == {(0, 0): 1, (-1, -1): 1}
+
+
+def test_tiny_products_still_order_solutions() -> None:
+    rows = [row("a", [1] * 200, True), row("b", [1] * 200, False)]
+    scored = [Scored(rows[0], (0.02,) * 200), Scored(rows[1], (0.01,) * 200)]
+    assert evaluate(scored, name="n", scorer="s", aggregation="prod").outcome_auroc == 1.0

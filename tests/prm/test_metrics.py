@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from stepmark.errors import ConfigError
 from stepmark.prm.floors import constant_guess, outcome_oracle
 from stepmark.prm.metrics import (
+    UNTOLD,
     FirstErrors,
     auroc,
     average_precision,
@@ -174,3 +175,10 @@ def test_an_f1_of_nothing_found_still_has_an_upper_bound() -> None:
     assert low == 0.0
     assert high == pytest.approx(0.28, abs=0.005)
     assert f1_interval(first_errors([1] * 20, [0] * 10 + [-1] * 10)).high > 0.2
+
+
+def test_a_solution_without_a_score_is_missed_in_both_accuracies() -> None:
+    untold = first_below([None, None], 0.5)
+    assert untold == UNTOLD
+    found = first_errors([untold, 0, untold, -1], [0, 0, -1, -1])
+    assert (found.error_accuracy, found.correct_accuracy, found.near_accuracy) == (0.5, 0.5, 0.5)

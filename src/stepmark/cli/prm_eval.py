@@ -92,7 +92,9 @@ def evaluate(
     emit(to_row(report) | gate, as_json, lambda: _tell(report, out_))
     for name in missed:
         warn(f"gate: {name} is below --min-f1 {min_f1:g}.")
-    return 1 if missed else _tell_rejects(rows)
+    unread = _tell_rejects(rows)
+    unscored = _tell_failures(report, out_)
+    return 1 if missed else unread or unscored
 
 
 def _threshold(word: str) -> float | None:
@@ -203,5 +205,17 @@ def _tell_rejects(rows: Sequence[EvalRows]) -> int:
         warn(
             f"{one.place}: {number:,} {words} in no figure. The first, "
             f"{one.first_reject}. All of them: stepmark prm convert."
+        )
+    return 3 if bad else 0
+
+
+def _tell_failures(report: EvalReport, folder: Path | None) -> int:
+    """The exit code: 3 where a scorer failed on solutions, which is said."""
+    bad = [one for one in report.records if one.failed_rows]
+    again = "The same command" if folder else "With --out, the same command"
+    for one in bad:
+        warn(
+            f"{one.label} failed on {one.failed_rows:,} solutions of {one.data}, and they count as "
+            f"missed in its figures. {again} asks for these alone."
         )
     return 3 if bad else 0

@@ -47,7 +47,7 @@ def score(
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
-    """Score the steps of a run, into its sample store, or of a file; 3 if rows hold no solution.
+    """Score the steps of a run, into its sample store, or of a file; 3 if some have no scores.
 
     stepmark prm score RUN --scorer CHECKPOINT
     """
@@ -78,9 +78,9 @@ def _run(place: Path, scorer: StepScorer, tokenizer: str | None, as_json: bool) 
     with stoppable(_again()), folder, _bar(as_json) as on_progress:
         found = score_run(folder, scorer, known, on_progress)
     emit(found.to_row() | {"run": str(place)}, as_json, lambda: _tell(found, f"in {place}/samples"))
-    if not found.solutions:
+    if not found.solutions and not found.failed:
         warn("the run holds no completions yet.")
-    return 0
+    return _tell_failures(found)
 
 
 def _tokenizer(folder: RunFolder, named: str | None) -> Any:
@@ -117,7 +117,18 @@ def _file(place: str, out: Path, scorer: StepScorer, aggregation: str | None, as
     if found.rejected:
         word = "row holds" if found.rejected == 1 else "rows hold"
         warn(f"{found.rejected:,} {word} no solution. The first, {found.first_reject}.")
-    return 3 if found.rejected else 0
+    failed = _tell_failures(found)
+    return 3 if found.rejected else failed
+
+
+def _tell_failures(found: Scoring) -> int:
+    """The exit code: 3 where the scorer failed on solutions, which is said."""
+    if found.failed:
+        warn(
+            f"the scorer failed on {found.failed:,} solutions; nothing is kept of them. The same "
+            "command asks for these alone."
+        )
+    return 3 if found.failed else 0
 
 
 def _again() -> str:

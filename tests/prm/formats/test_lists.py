@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stepmark import LabelledSteps, Problem
 from stepmark.errors import DataError
 from stepmark.prm import labelled_steps, load_format, write_labelled_steps
+from stepmark.prm.data import LabelRule, targets_of
 from stepmark.prm.formats import Rejected
 from stepmark.prm.formats.rows import StepmarkRows, problem_id, row_id
 from stepmark.prm.formats.trl import TrlStepwise
@@ -249,3 +250,12 @@ def test_every_registered_format_says_which_rows_are_its_own() -> None:
     assert load_format("trl").matches(TRL)
     assert not load_format("trl").matches(BENCH)
     assert load_format("processbench").matches(BENCH)
+
+
+def test_labels_of_ones_and_zeros_are_hard_however_they_are_written(read: Any) -> None:
+    row = {"problem": "2+3*4?", "steps": ["3*4=12", "2+12=15", "15"], "labels": [1.0, 0.0, 1.0]}
+    [found] = read("stepmark", row)
+    assert (found.kind, found.labels) == ("hard", (1, 0, 1))
+    assert targets_of(found, LabelRule()) == (1, 0, None)
+    [again] = read("stepmark", row | {"labels": [1.0, None, 0.5]})
+    assert again.kind == "soft"

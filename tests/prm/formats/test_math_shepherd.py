@@ -122,3 +122,8 @@ def test_an_unknown_word_for_a_setting_is_refused() -> None:
         load_format("math-shepherd?tial=mask")
     with pytest.raises(ConfigError, match="Step 1:"):
         load_format("math-shepherd", step_mark="")
+
+
+def test_shares_of_rollouts_stay_estimates_where_all_are_whole(read: Any) -> None:
+    [found] = read("math-shepherd", {"input": INPUT, "value": [1.0, 0.0]})
+    assert (found.labels, found.kind) == ((1, 0), "soft")

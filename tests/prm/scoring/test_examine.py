@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,15 @@ import pytest
 from stepmark.prm import PrmScorer, load_scorer, write_labelled_steps
 from stepmark.prm.eval_report import figures_of, read_report, to_row, write_report
 from stepmark.prm.eval_rows import read_eval_rows
+from stepmark.prm.eval_scores import SCORES
 from stepmark.prm.eval_table import table_text
 from stepmark.prm.evaluate import evaluate, score_rows
 from stepmark.prm.examine import Examination, examine
+from stepmark.prm.places import folder_digest
 from stepmark.prm.published_figures import PUBLISHED, recognise
 from stepmark.prm.splits import write_problems
-from stepmark.types import LabelledSteps, Problem
+from stepmark.store import read_rows
+from stepmark.types import LabelledSteps, Problem, StepItem, StepScores
 
 Checkpoint = Callable[..., Path]
 
@@ -104,3 +107,55 @@ def test_every_processbench_file_is_known_and_nothing_else(data: Path) -> None:
         assert rows.name == f"processbench-{subset}"
         assert recognise(rows.rows[1:]) is None
         assert recognise([*rows.rows[1:], rows.rows[1]]) is None
+
+
+class Flaky:
+    """Knows every first error, and fails on some problems while it is in trouble."""
+
+    key = "flaky@1"
+
+    def __init__(self) -> None:
+        self.in_trouble, self.asked = True, list[str]()
+
+    def segment(self, text: str) -> tuple[tuple[int, int], ...]:
+        return ((0, len(text)),)
+
+    def score(self, items: Sequence[StepItem]) -> list[StepScores]:
+        self.asked += [item.problem.id for item in items]
+        return [self._one(item) for item in items]
+
+    def _one(self, item: StepItem) -> StepScores:
+        number = int(item.steps[0].split()[0])
+        if self.in_trouble and number < 4:
+            return StepScores((None,) * len(item.steps), self.key, failed=True)
+        wrong = number % 4 - 1
+        scores = (0.1 if place == wrong else 0.9 for place in range(len(item.steps)))
+        return StepScores(tuple(scores), self.key)
+
+
+def test_solutions_on_which_a_scorer_failed_are_missed_and_asked_again(
+    tmp_path: Path, file: str
+) -> None:
+    scorer, rows, folder = Flaky(), read_eval_rows(file), tmp_path / "found"
+    report = examine({"flaky": scorer}, [rows], folder=folder)
+    [record] = report.records
+    assert (record.failed_rows, record.unscored_steps, len(scorer.asked)) == (4, 0, 24)
+    assert record.figure("error_accuracy").value == pytest.approx(15 / 18)
+    assert record.figure("correct_accuracy").value == pytest.approx(5 / 6)
+    assert "it failed on 4 solutions, which count as missed" in table_text(report)
+    assert "beyond its limit" not in table_text(report)
+    assert len(read_rows(folder / SCORES)) == 20
+    scorer.in_trouble = False
+    [record] = examine({"flaky": scorer}, [rows], folder=folder).records
+    assert len(scorer.asked) == 28, "only the four are asked again"
+    assert (record.failed_rows, record.figure("processbench_f1").value) == (0, 1.0)
+    assert len(read_rows(folder / SCORES)) == 24
+
+
+def test_the_key_of_a_model_changes_with_each_file_that_shapes_a_score(tmp_path: Path) -> None:
+    keys = {folder_digest(tmp_path)}
+    for name in ("tokenizer.json", "merges.txt", "chat_template.jinja", "model.safetensors"):
+        for text in ("one", "two"):
+            (tmp_path / name).write_text(text)
+            keys.add(folder_digest(tmp_path))
+    assert len(keys) == 9

@@ -38,6 +38,12 @@ class Service:
                 service.asked.append(asked)
                 service.headers.append(self.headers.get("Authorization"))
                 status, body = service.answer(asked, before)
+                if status < 0:  # an answer that breaks off
+                    self.send_response(-status)
+                    self.send_header("Content-Length", "99")
+                    self.end_headers()
+                    self.wfile.write(b"{")
+                    return
                 if status == 0:  # no answer until the test is over
                     service.hold.wait(10)
                     return
@@ -164,3 +170,39 @@ def test_a_chat_model_is_asked_for_the_same_object(service: Service) -> None:
 def test_settings_that_cannot_work_are_refused(settings: Any, said: str) -> None:
     with pytest.raises((ConfigError, LookupError), match=said):
         load_scorer({"name": "http", "url": "http://localhost:1/x", **settings})
+
+
+def test_an_answer_that_breaks_off_is_tried_again(service: Service) -> None:
+    service.answer = lambda asked, before: (200 if before else -200, good(asked))
+    assert scorer(service).score(ITEMS[:1])[0].scores == (0.75, 0.5)
+    service.answer = lambda asked, _: (-200, None)
+    with pytest.raises(VerifierError, match=r"did not score 1 of 1 solutions: IncompleteRead"):
+        scorer(service).score(ITEMS[1:2])
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 520, 529, 599])
+def test_every_status_of_a_service_in_trouble_is_tried_again(service: Service, status: int) -> None:
+    service.answer = lambda asked, before: (200 if before else status, good(asked))
+    assert scorer(service).score(ITEMS[:1])[0].scores == (0.75, 0.5)
+
+
+def test_what_was_scored_before_the_run_was_refused_is_not_asked_again(service: Service) -> None:
+    def answer(asked: dict[str, Any], before: int) -> Answer:
+        return (500, {}) if "What is 3 +" in asked["problem"] and not before else (200, good(asked))
+
+    service.answer = answer
+    made = scorer(service, tries=1, max_error_share=0)
+    with pytest.raises(VerifierError, match="did not score 1 of 12"):
+        made.score(ITEMS)
+    assert [row.scores for row in made.score(ITEMS)] == [(0.75, 0.5)] * 12
+    assert len(service.asked) == 13
+
+
+def test_a_failure_is_told_from_steps_that_a_service_has_no_score_for(service: Service) -> None:
+    def answer(asked: dict[str, Any], before: int) -> Answer:
+        return (503, {}) if "What is 3 +" in asked["problem"] else (200, {"scores": [None, None]})
+
+    service.answer = answer
+    found = scorer(service, tries=1).score(ITEMS)
+    assert {row.scores for row in found} == {(None, None)}
+    assert [n for n, row in enumerate(found) if row.failed] == [3]
