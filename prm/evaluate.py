@@ -162,10 +162,7 @@ def evaluate(
     Raises:
         ConfigError: there are no rows, or a setting is out of range.
     """
-    if aggregation not in AGGREGATIONS:
-        aggregate((), aggregation)  # says which there are
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ConfigError(f"The threshold is {threshold}; scores lie in [0, 1]. Give one there.")
+    _check(threshold, aggregation)
     fitted_on = 0
     if threshold is None:
         threshold, scored, fitted_on = _fitted(scored, dev_share)
@@ -183,8 +180,8 @@ def evaluate(
         scorer=scorer,
         rows=len(scored),
         problems=len({one.row.problem.text for one in scored}),
-        unscored_steps=sum(s is None for one in scored if not one.failed for s in one.scores),
-        unscored_rows=sum(not one.failed and set(one.scores) == {None} for one in scored),
+        unscored_steps=sum(one.scores.count(None) for one in scored if not one.failed),
+        unscored_rows=sum(set(one.scores) == {None} for one in scored if not one.failed),
         failed_rows=sum(one.failed for one in scored),
         threshold=threshold,
         fitted_on=fitted_on,
@@ -202,6 +199,13 @@ def evaluate(
         answered=len(outcomes),
         confusion=Counter(p for p in zip(labels, said, strict=True) if p[1] != UNTOLD),
     )
+
+
+def _check(threshold: float | None, aggregation: str) -> None:
+    if aggregation not in AGGREGATIONS:
+        aggregate((), aggregation)  # says which there are
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ConfigError(f"The threshold is {threshold}; scores lie in [0, 1]. Give one there.")
 
 
 def _told(scored: Sequence[Scored]) -> tuple[list[Scored], list[int]]:
