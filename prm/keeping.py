@@ -21,6 +21,7 @@ from stepmark.training.checkpoint import (
     prune,
     random_state,
     save_checkpoint,
+    set_aside,
     set_random_state,
     step_folder,
 )
@@ -101,6 +102,7 @@ class Keeper:
                 f"The run in {self.checkpoints.parent} began with other weights than model.base "
                 "holds now. Resume with the model that it began with, or choose another --out."
             )
+        set_aside(self.checkpoints, place)
         load_weights(self.learner.model, place)
         self.optimizer.load_state_dict(dict(state.optimizer))
         set_random_state(state.random)

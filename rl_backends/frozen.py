@@ -18,12 +18,13 @@ from typing import Any
 
 from torch import Tensor
 
+from stepmark.errors import ConfigError
 from stepmark.protocols import Engine
 from stepmark.training.lora import frozen_copy, is_adapted, take_weights, weights_of
 
-from .backend import Need
+from .backend import Backend, Need
 
-__all__ = ["FrozenModels"]
+__all__ = ["FrozenModels", "check_reference"]
 
 
 class FrozenModels:
@@ -89,6 +90,35 @@ class FrozenModels:
             yield
         finally:
             _exchange(policy, self.first)
+
+
+def check_reference(backend: Backend, policy: Any, reference: Any) -> None:
+    """Refuse a reference that could not take over the policy's weights when it is refreshed.
+
+    Beside a policy with adapters it makes way for a copy, and may be any model.
+
+    Raises:
+        ConfigError: the message names a weight that differs.
+    """
+    outer = backend.config.outer
+    is_kept = reference is None or "reference" not in backend.needs or is_adapted(policy)
+    if outer == 1 or is_kept:
+        return
+    mine, theirs = _shapes(policy), _shapes(reference)
+    if mine == theirs:
+        return
+    names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+    ours, given = (shapes.get(names[0], "absent") for shapes in (mine, theirs))
+    raise ConfigError(
+        f"The reference has other weights than the policy: {names[0]!r} is {given} in it and "
+        f"{ours} in the policy ({len(names)} differ), but with algorithm.outer = {outer} it must "
+        "become the policy. Give a reference of the policy's architecture and size, or set "
+        "algorithm.outer to 1."
+    )
+
+
+def _shapes(model: Any) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
 
 
 def _exchange(one: Any, other: Any) -> None:

@@ -23,6 +23,7 @@ from stepmark.training.checkpoint import (
     prune,
     random_state,
     save_checkpoint,
+    set_aside,
     set_random_state,
     step_folder,
 )
@@ -35,6 +36,10 @@ from .window import Window
 __all__ = ["Keeper"]
 
 log = logging.getLogger(__name__)
+
+EARLIER = (
+    "(Runs of before fingerprints were exact are refused too: finish them as they were begun.)"
+)
 
 
 class Keeper:
@@ -97,6 +102,7 @@ class Keeper:
         state = load_state(place)
         check_base(self.policy.model, place)
         self._refuse_others(state)
+        set_aside(self.checkpoints, place)
         load_weights(self.policy.model, place)
         self.optimizer.load_state_dict(dict(state.optimizer))
         if self.critic is not None and state.critic is not None:
@@ -115,14 +121,15 @@ class Keeper:
         if state.first_policy != self.state.first_policy:
             raise RunError(
                 f"The run in {run} began with other weights than model.policy holds now. "
-                "Resume with the model that it began with, or choose another --out."
+                "Resume with the model that it began with, or choose another --out. "
+                f"{EARLIER}"
             )
         if state.given_reference != self.state.given_reference:
             was, now = state.given_reference or "none", self.state.given_reference or "none"
             raise RunError(
                 f"The run in {run} began with another reference than model.reference gives now "
                 f"(fingerprints: {was} then, {now} now). "
-                "Resume with the one that it began with, or choose another --out."
+                f"Resume with the one that it began with, or choose another --out. {EARLIER}"
             )
 
     def place(self) -> Path:

@@ -159,7 +159,8 @@ class Loop:
     def _one_step(self, step: int) -> None:
         """Draw, mark, prepare, learn, write; a step that is open already is gone on with."""
         parts, keeper, started = self.parts, self.keeper, time.monotonic()
-        groups = [] if keeper.window else self._groups(step)
+        is_whole = keeper.window is None
+        groups = self._groups(step) if is_whole else []
         collected = time.monotonic()
         keeper.window = window = keeper.window or parts.preparation.window(step, groups)
         updater = parts.updater
@@ -173,7 +174,8 @@ class Loop:
         self._write(step, metrics)
         seconds = {"collect_s": collected - started, "update_s": updated - collected}
         seconds |= parts.rollouts.collector.clock.take()
-        seconds["tokens_per_s"] = metrics["num_tokens"] / max(updated - started, 1e-9)
+        if is_whole:  # else the tokens are of the step, and the seconds of what was left of it
+            seconds["tokens_per_s"] = metrics["num_tokens"] / max(updated - started, 1e-9)
         self.folder.log_timings(step, seconds)
 
     def _groups(self, step: int) -> list[tuple[Marked, ...]]:

@@ -17,7 +17,7 @@ from .card import Card
 from .collect import Collector
 from .evaluation import Evaluate, Evaluation
 from .events import Event
-from .frozen import FrozenModels
+from .frozen import FrozenModels, check_reference
 from .keeper import Keeper
 from .optimizers import critic_of, optimizer_of
 from .preparation import Preparation
@@ -70,7 +70,11 @@ def parts_of(
         precision: of the forward passes.
         stop: called between groups; it raises when a stop was asked for.
         tell: takes the events.
+
+    Raises:
+        ConfigError: a reference that cannot become the policy, where it must.
     """
+    check_reference(backend, policy.model, reference)
     config, model, tokenizer, seed = backend.config, policy.model, policy.tokenizer, rollout.seed
     reward, temperature = drawing.reward, drawing.temperature
     collector = Collector(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
+from stepmark.errors import RunError
 from stepmark.seeds import derive_seed
 from stepmark.training.sample import TrainingSample
 
@@ -38,6 +39,17 @@ class Minibatch(NamedTuple):
     samples: list[TrainingSample]
 
 
+class Order(NamedTuple):
+    """What the order of a window's minibatches depends on."""
+
+    mu: int
+    """Passes over the window."""
+    minibatches: int
+    """Of each pass."""
+    seed: int
+    """Of the run."""
+
+
 @dataclass(slots=True)
 class Window:
     """One step between its completions and its last optimizer step."""
@@ -54,9 +66,19 @@ class Window:
     """Minibatches that were learnt from, over all epochs."""
     totals: Totals = field(default_factory=Totals)
     """Metrics of those minibatches, added up."""
+    order: Order | None = None
+    """Of the minibatches; None before the first one."""
 
     def left(self, mu: int, minibatches: int, seed: int) -> Iterator[Minibatch]:
-        """The minibatches that are still to be learnt from; their order is the run's seed's."""
+        """The minibatches that are still to be learnt from; their order is the run's seed's.
+
+        Raises:
+            RunError: the window was begun in another order.
+        """
+        order = Order(mu, minibatches, seed)
+        if self.order not in (None, order):
+            self._refuse(self.order, order)
+        self.order = order
         number = 0
         for epoch in range(mu):
             own = derive_seed(seed, "minibatches", self.step, epoch)
@@ -64,6 +86,15 @@ class Window:
                 if number >= self.done:
                     yield Minibatch(epoch, samples)
                 number += 1
+
+    def _refuse(self, was: Order, now: Order) -> None:
+        kept, given = was._asdict(), now._asdict()
+        other = [name for name in kept if kept[name] != given[name]]
+        raise RunError(
+            f"Step {self.step} was left after {self.done} minibatches, in the order of "
+            f"{_named(kept, other)}; now it is {_named(given, other)}, which would repeat some and "
+            f"skip others. Resume with {_named(kept, other)}, or begin in another folder."
+        )
 
     def to_row(self) -> dict[str, Any]:
         """The window in plain values and tensors, as a checkpoint keeps it."""
@@ -75,6 +106,7 @@ class Window:
             "done": self.done,
             "sums": dict(self.totals.sums),
             "updates": self.totals.updates,
+            "order": None if self.order is None else list(self.order),
         }
 
     @classmethod
@@ -83,4 +115,17 @@ class Window:
         totals = Totals()
         totals.sums, totals.updates = dict(row["sums"]), row["updates"]
         samples = [TrainingSample.from_row(sample) for sample in row["samples"]]
-        return cls(row["step"], samples, row["measured"], row["trains_policy"], row["done"], totals)
+        order = row.get("order")
+        return cls(
+            row["step"],
+            samples,
+            row["measured"],
+            row["trains_policy"],
+            row["done"],
+            totals,
+            None if order is None else Order(*order),
+        )
+
+
+def _named(order: Mapping[str, int], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} = {order[name]}" for name in names)

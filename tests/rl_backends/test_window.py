@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepmark.errors import Stopped
+from stepmark.errors import RunError, Stopped
 from stepmark.rl_backends import Saved, StepDone
 from stepmark.rl_backends.window import Window, split
 from stepmark.training.checkpoint import last_good, load_state, numbered, step_folder
@@ -77,6 +77,78 @@ def test_the_order_of_minibatches_depends_on_the_seed_and_the_epoch_alone() -> N
     assert first[:18] != first[18:]
     assert sorted({s.group for part in one[:3] for s in part.samples}) == list(range(9))
     assert len(split(samples_of(2), 5, 0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ((2, 3, 0), "mu = 2"),
+        ((3, 1, 0), "minibatches = 1"),
+        ((3, 3, 1), "seed = 1"),
+        ((2, 3, 1), "mu = 2, seed = 1"),
+    ],
+)
+def test_a_window_is_gone_on_with_in_the_order_that_it_was_begun_with_alone(now, told) -> None:
+    window = Window(5, samples_of(6))
+    next(window.left(3, 3, 0))
+    window.done = 4
+    again = Window.from_row(window.to_row())
+    with pytest.raises(RunError, match=f"Step 5 was left after 4 minibatches.* now it is {told},"):
+        next(again.left(*now))
+    assert len(list(again.left(3, 3, 0))) == 5
+    old = {name: value for name, value in window.to_row().items() if name != "order"}
+    assert len(list(Window.from_row(old).left(3, 3, 0))) == 5
+
+
+def test_a_run_is_not_resumed_inside_of_a_step_with_other_minibatches(bandit, tmp_path) -> None:
+    broken = Started(bandit, "grpo", tmp_path / "r")
+    backend = EVERY["backend_of"]("grpo")
+    object.__setattr__(backend, "losses", Pressing(backend, signal.SIGTERM, at=2))
+    with pytest.raises(Stopped):
+        broken.train(backend)
+    again = Started(bandit, "grpo", tmp_path / "r", resume=True)
+    with pytest.raises(RunError, match=r"minibatches = 2(.|\n)*Resume with minibatches = 3"):
+        again.go(minibatches=2)
+
+
+def test_a_step_that_is_gone_on_with_has_no_speed_of_its_own(bandit, tmp_path) -> None:
+    broken = Started(bandit, "grpo", tmp_path / "r")
+    backend = EVERY["backend_of"]("grpo")
+    object.__setattr__(backend, "losses", Pressing(backend, signal.SIGTERM, at=2))
+    with pytest.raises(Stopped):
+        broken.train(backend)
+    again = Started(bandit, "grpo", tmp_path / "r", resume=True)
+    again.go()
+    rows = again.run.folder.timings()
+    assert ["tokens_per_s" in row for row in rows] == [False, True, True, True]
+    assert all(row["update_s"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_torn_checkpoints_do_not_push_out_the_whole_ones(bandit, tmp_path, keep: int) -> None:
+    def kill(event: Any) -> None:
+        if isinstance(event, Saved) and event.path.name == "step-000003":
+            raise Killed
+
+    with pytest.raises(Killed):
+        Started(bandit, "grpo", tmp_path / "r").go(kill, save_every=1, keep_checkpoints=3)
+    checkpoints = tmp_path / "r" / "checkpoints"
+    for step in (2, 3):
+        (step_folder(checkpoints, step) / "model.safetensors").write_bytes(b"torn")
+    found: list[Path | None] = []
+
+    def look(event: Any) -> None:
+        if isinstance(event, Saved):
+            found.append(last_good(event.path.parent))
+            raise Killed
+
+    again = Started(bandit, "grpo", tmp_path / "r", resume=True)
+    with pytest.raises(Killed):
+        again.go(look, save_every_minibatches=2, keep_checkpoints=keep)
+    assert found == [step_folder(checkpoints, 1, 2)]
+    left = sorted(place.name for place in checkpoints.iterdir())
+    assert "damaged-step-000003" in left
+    assert len([name for name in left if name.startswith("step-")]) == keep
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,6 +18,7 @@ from stepmark.training.checkpoint import (
     prune,
     random_state,
     save_checkpoint,
+    set_aside,
     set_random_state,
     step_folder,
 )
@@ -86,6 +87,32 @@ def test_only_the_newest_numbered_checkpoints_stay(policy, tmp_path) -> None:
         "step-000002",
         "step-000010",
     ]
+
+
+def test_damaged_checkpoints_that_were_passed_over_do_not_count_among_those_that_stay(
+    policy, tmp_path
+) -> None:
+    def save(step: int) -> None:
+        state = TrainingState(step, {}, random_state())
+        save_checkpoint(step_folder(tmp_path, step), policy, state)
+
+    for step in (1, 2, 3):
+        save(step)
+    for step in (2, 3):
+        (step_folder(tmp_path, step) / "model.safetensors").write_bytes(b"torn")
+    good = last_good(tmp_path)
+    assert good is not None
+    assert good == step_folder(tmp_path, 1)
+    for _ in range(2):
+        set_aside(tmp_path, good)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "damaged-step-000002",
+        "damaged-step-000003",
+        "step-000001",
+    ]
+    save(2)
+    prune(tmp_path, 1)
+    assert last_good(tmp_path) == step_folder(tmp_path, 2)
 
 
 def test_a_checkpoint_replaces_the_one_of_its_name(policy, tmp_path) -> None:

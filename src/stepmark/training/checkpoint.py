@@ -41,6 +41,7 @@ __all__ = [
     "prune",
     "random_state",
     "save_checkpoint",
+    "set_aside",
     "set_random_state",
     "step_folder",
     "write_policy",
@@ -231,6 +232,22 @@ def load_weights(model: Any, folder: Path) -> None:
     with no_progress_bars():
         saved = type(model).from_pretrained(folder, dtype=model.dtype, local_files_only=True)
     model.load_state_dict(saved.state_dict())
+
+
+def set_aside(checkpoints: Path, good: Path) -> None:
+    """Rename the checkpoints that `last_good` passed over, so that `prune` does not count them.
+
+    Args:
+        checkpoints: of a run that is locked.
+        good: what `last_good` returned.
+    """
+    if good not in (places := numbered(checkpoints)):
+        return
+    for folder in places[places.index(good) + 1 :]:
+        target = folder.with_name(f"damaged-{folder.name}")
+        if target.exists():
+            shutil.rmtree(target)
+        folder.rename(target)
 
 
 def prune(checkpoints: Path, keep: int) -> None:
