@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .console import Debug, Json, emit, out, say
-from .quickstart_backends import PROBLEMS_PER_STEP, Run, chosen, write_pairs
+from .quickstart_backends import PROBLEMS_PER_STEP, RUNS, Run, chosen, write_pairs
 
 if TYPE_CHECKING:
     from stepmark.engines import TransformersEngine
@@ -76,20 +76,28 @@ def quickstart(
 
 def _main_job(folder: Path, runs: Sequence[Run], scale: float) -> Outcome:
     """SFT and its evaluation, then each backend from there with its own."""
-    from .quickstart_page import Outcome, write_page
-
     parts = 2 + 2 * len(runs)
     say(f"1/{parts}  SFT: a Llama of 0.65 million parameters learns from demonstrations")
     sft = _train("quickstart-sft", folder / "sft", _base_model(folder / "base"), scale)
     say(f"2/{parts}  what SFT reached on 500 held-out problems")
     _evaluate("sft", sft, folder)
     for place, run in enumerate(runs):
+        if place:
+            _write_up(folder, runs)  # what is there by now: this one may be stopped
         say(f"{2 * place + 3}/{parts}  {run.name}: {run.what}")
         pairs = _pairs(sft, folder, run, scale) if run.from_pairs else None
         model = _train(run.preset, folder / run.name, sft, scale, pairs)
         say(f"{2 * place + 4}/{parts}  what {run.name} reached on the same problems")
         _evaluate(run.name, model, folder)
-    outcome = Outcome.read(folder, [run.name for run in runs])
+    return _write_up(folder, runs)
+
+
+def _write_up(folder: Path, runs: Sequence[Run]) -> Outcome:
+    """Page and table of all that is evaluated in the folder: these backends first, then others."""
+    from .quickstart_page import Outcome, is_evaluated, write_page
+
+    names = dict.fromkeys(run.name for run in (*runs, *RUNS))
+    outcome = Outcome.read(folder, [name for name in names if is_evaluated(folder, name)])
     write_page(outcome, folder)
     return outcome
 

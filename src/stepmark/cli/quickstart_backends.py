@@ -6,16 +6,17 @@ All begin with one SFT checkpoint; the settings of each are the preset ``quickst
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepmark.errors import ConfigError, UnknownNameError
+from stepmark.errors import ConfigError, RunError, UnknownNameError
 
 if TYPE_CHECKING:
     from stepmark.engines import TransformersEngine
 
-__all__ = ["ALL", "PROBLEMS_PER_STEP", "Run", "chosen", "write_pairs"]
+__all__ = ["ALL", "PROBLEMS_PER_STEP", "RUNS", "Run", "chosen", "write_pairs"]
 
 ALL = "all"
 """Stands for every backend."""
@@ -89,24 +90,26 @@ def write_pairs(
 ) -> Path:
     """A file of preferences between a model's own completions, right over wrong, as verified.
 
-    The completions are a run of their own beside the file and are not made twice.
+    The completions are a run of their own beside the file and are not made twice; the file is made
+    of them every time, so that it is never that of other weights or problems.
 
     Args:
         engine: holds the model.
         weights: digest of its weights.
         problems: how many to sample on, from those to train on.
         folder: where both go.
+
+    Raises:
+        RunError: the completions in the folder are of other weights or problems, or there is no
+            problem with a right one and a wrong one.
     """
     from stepmark.evals import graded_of, run
-    from stepmark.rl_backends.preferences import pairs_from_group
     from stepmark.store import publish
     from stepmark.tasks import load_task
     from stepmark.types import Sampling
     from stepmark.verifiers import load_verifier
 
     target, samples = folder / "dpo-pairs.jsonl", folder / "dpo-samples"
-    if target.is_file():
-        return target
     run(
         engine,
         engine.tokenizer,
@@ -120,8 +123,24 @@ def write_pairs(
         resume=samples.exists(),
         weights=weights,
     )
+    rows = _pairs_of(graded_of(samples))
+    if not rows:
+        raise RunError(
+            f"No pairs for dpo: of {problems} problems with {PAIR_SAMPLES} completions each in "
+            f"{samples}, none has both a right and a wrong one. Give more --minutes with another "
+            "--out, so that SFT learns longer, or leave dpo out of --backends."
+        )
+    with publish(target, replace=True) as part:
+        part.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return target
+
+
+def _pairs_of(graded: Iterable[tuple[Any, Any]]) -> list[str]:
+    """Lines of preferences, from samples and their verdicts."""
+    from stepmark.rl_backends.preferences import pairs_from_group
+
     groups: dict[str, list[Any]] = {}
-    for sample, verdict in graded_of(samples):
+    for sample, verdict in graded:
         groups.setdefault(sample.id, []).append((sample, verdict.score))
     rows: list[str] = []
     for group in groups.values():
@@ -129,6 +148,4 @@ def write_pairs(
             better, worse = (group[place][0].completion for place in pair[:2])
             row = {"prompt": group[0][0].problem, "chosen": better, "rejected": worse}
             rows.append(json.dumps(row, ensure_ascii=False))
-    with publish(target) as part:
-        part.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return target
+    return rows

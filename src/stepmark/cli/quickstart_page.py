@@ -17,10 +17,13 @@ from stepmark.report.training import curves
 from stepmark.seeds import derive_seed
 from stepmark.store import RunFolder, publish, write_json
 
-__all__ = ["Outcome", "Row", "write_page"]
+__all__ = ["Outcome", "Row", "is_evaluated", "write_page"]
 
 SHOWN = 20
 """Marked samples on the page."""
+
+KINDS = ("eval", "sampled")
+"""The evaluations of each model: greedy, and several samples per problem."""
 
 WIDTH = 80
 """Columns of a terminal: the table is made to fit them."""
@@ -196,6 +199,11 @@ class Outcome:
             "models": {row.name: row.to_row() for row in self.rows},
             "paired": None if paired is None else paired.to_row(),
         }
+
+
+def is_evaluated(folder: Path, name: str) -> bool:
+    """Whether both evaluations of a model lie in the job's folder, finished."""
+    return all((folder / f"{kind}-{name}" / "summary.json").is_file() for kind in KINDS)
 
 
 def write_page(outcome: Outcome, folder: Path) -> None:
