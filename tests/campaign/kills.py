@@ -209,19 +209,35 @@ def _refreshes(name: str) -> bool:
 
 
 def section(rows: Sequence[Row], asked: Sequence[Job]) -> str:
-    """One table with a row per backend, over all seeds."""
+    """One table with a row per backend, over the seeds that were run; those not run are named."""
     from stepmark.report import markdown_table
 
     head = ("kills", *PLACES, "after a refresh", "runs", "equal")
     table: list[list[object]] = []
     for name in dict.fromkeys(job["backend"] for job in asked):
-        found = [row["found"] for row in rows if row["job"]["backend"] == name]
+        mine = [row for row in rows if row["job"]["backend"] == name]
+        found = [row["found"] for row in mine]
+        ran = sorted({row["job"]["seed"] for row in mine})
+        left = sorted({job["seed"] for job in asked if job["backend"] == name} - {*ran})
         wrong = sorted({fault for one in found for fault in one["faults"]})
         sums = [sum(one[key] for one in found) for key in head]
-        table.append([name, *(sums if found else ["not run"] + [None] * 6), ", ".join(wrong)])
+        numbers = sums if found else ["not run"] + [None] * 6
+        table.append([name, _list(ran), _list(left), *numbers, ", ".join(wrong)])
     totals = [sum(row["found"][key] for row in rows) for key in head]
-    table.append(["all", *totals, ""])
-    return "\n\n".join((INTRODUCTION, markdown_table(("backend", *head, "what differs"), table)))
+    table.append(["all", "", "", *totals, ""])
+    columns = ("backend", "seeds run", "seeds not run", *head, "what differs")
+    return "\n\n".join((INTRODUCTION, _how_many(rows, asked), markdown_table(columns, table)))
+
+
+def _how_many(rows: Sequence[Row], asked: Sequence[Job]) -> str:
+    """How many of the jobs that were asked for were run."""
+    done = sum(job in [row["job"] for row in rows] for job in asked)
+    left = "" if done == len(asked) else f"; {len(asked) - done} were not run"
+    return f"{done} of {len(asked)} jobs (a backend and a seed each) were run{left}."
+
+
+def _list(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 INTRODUCTION = """\

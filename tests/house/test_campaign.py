@@ -92,6 +92,20 @@ def test_what_did_not_run_is_shown_as_not_run(tmp_path: Path) -> None:
     assert ["ppo", "not run", "–", "–", "–"] in table
 
 
+def test_kills_of_fewer_seeds_than_were_asked_for_say_which() -> None:
+    part = run_path(str(CAMPAIGN / "kills.py"))
+    keys = ("kills", *part["PLACES"], "after a refresh", "runs", "equal")
+    jobs = [{"seed": seed, "backend": name} for name in ("grpo", "ppo") for seed in (0, 1, 2)]
+    rows = [{"job": jobs[0], "found": {**dict.fromkeys(keys, 4), "faults": []}}]
+    text = part["section"](rows, jobs)
+    assert "1 of 6 jobs (a backend and a seed each) were run; 5 were not run." in text
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    assert ["grpo", "0", "1, 2", "4"] in [row[:4] for row in table]
+    assert ["ppo", "", "0, 1, 2", "not run"] in [
+        [cell.replace("–", "") for cell in row[:4]] for row in table
+    ]
+
+
 def test_the_committed_summary_has_every_part() -> None:
     text = (CAMPAIGN / "summary.md").read_text(encoding="utf-8")
     assert "## Learning" in text
