@@ -191,7 +191,9 @@ def _try_prompts(plan: Plan, policy: Policy) -> None:
 
 
 def _limit(policy: Policy) -> int | None:
-    return getattr(policy.model.config, "max_position_embeddings", None)
+    from stepmark.training.rope import room
+
+    return room(policy.model.config)
 
 
 def _prompts(plan: Plan, policy: Policy) -> Callable[[int], Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stepmark.errors import ConfigError, EngineError, require
 from stepmark.seeds import derive_seed
+from stepmark.training.rope import room
 from stepmark.types import Group, Prompt, Rollout, Sampling
 
 from .checks import check_length, check_sampling
@@ -87,9 +88,12 @@ class TransformersEngine:
 
     @property
     def max_length(self) -> int | None:
-        """Tokens of prompt and completion that the model can hold; None when it does not say."""
-        limit = getattr(self.model.config, "max_position_embeddings", None)
-        return limit if isinstance(limit, int) and limit > 0 else None
+        """Tokens of prompt and completion that the model can hold; None when it does not say.
+
+        Those of a model with ``longrope`` are its original length: beyond it, its log-probs would
+        depend on the other rows of the batch.
+        """
+        return room(self.model.config)
 
     def generate(
         self, prompts: Sequence[Prompt], n: int, sampling: Sampling, seed: int

@@ -20,6 +20,7 @@ from .attention import run_layout, takes_layouts
 from .head import HeadOut, logps_of_hidden, logps_of_logits, split_model
 from .layout import lay_end_to_end
 from .packing import pack, pack_end_to_end
+from .rope import check_lengths
 from .sample import TrainingSample
 
 __all__ = [
@@ -132,7 +133,8 @@ def token_logps(
         layout: of the rows; the default is the fastest that the model can take.
 
     Raises:
-        ConfigError: the temperature is not above 0, or there is no sample.
+        ConfigError: the temperature is not above 0, there is no sample, or one is longer than the
+            model's positions are the same in any batch (``longrope``, ``dynamic``).
     """
     if temperature <= 0:
         raise ConfigError(
@@ -141,6 +143,7 @@ def token_logps(
         )
     if not samples:
         raise ConfigError("token_logps got no samples; a micro-batch holds at least one.")
+    check_lengths(getattr(model, "config", None), samples)
     split = split_model(model)
     if split is None:
         rows = lay_out(samples, next(model.parameters()).device)
@@ -161,7 +164,12 @@ def token_logps(
 
 
 def hidden_states(body: nn.Module, samples: Sequence[TrainingSample]) -> Float[Tensor, "N D"]:
-    """The state of a model's body that predicts each sampled token; gradient flows."""
+    """The state of a model's body that predicts each sampled token; gradient flows.
+
+    Raises:
+        ConfigError: a sample is longer than the model's positions are the same in any batch.
+    """
+    check_lengths(getattr(body, "config", None), samples)
     return _hidden(body, samples, "auto")[0]
 
 
