@@ -38,7 +38,8 @@ __all__ = ["Keeper"]
 log = logging.getLogger(__name__)
 
 EARLIER = (
-    "(Runs of before fingerprints were exact are refused too: finish them as they were begun.)"
+    "(A run begun by a Stepmark whose fingerprints depended on the number of threads is refused "
+    "too: finish it with that one.)"
 )
 
 

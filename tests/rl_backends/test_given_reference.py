@@ -13,11 +13,10 @@ from stepmark.store.run import RunFolder
 
 
 def larger(policy: Any) -> Any:
-    from transformers import LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
 
     config = type(policy.config).from_dict({**policy.config.to_dict(), "hidden_size": 24})
-    made: Any = LlamaForCausalLM(config)
-    return made.to(policy.dtype)
+    return AutoModelForCausalLM.from_config(config, dtype=policy.dtype)
 
 
 def grpo(outer: int) -> Grpo:

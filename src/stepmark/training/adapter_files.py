@@ -157,5 +157,6 @@ def check_base(model: Any, place: Path) -> None:
         raise RunError(
             f"The adapters in {folder} belong to the base model {known['name']!r} with fingerprint "
             f"{known['fingerprint']}; the weights of {here.name!r} have {here.fingerprint}. They "
-            "were altered since: restore them, or begin a run with another --out."
+            "were altered since: restore them, or begin a run with another --out. (Adapters saved "
+            "by a Stepmark whose fingerprints depended on the number of threads are refused too.)"
         )
