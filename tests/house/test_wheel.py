@@ -141,5 +141,6 @@ def test_pip_install_from_a_checkout(python: Path, tmp_path: Path, editable: boo
     ).strip()
     answer = call(venv / "bin" / "stepmark", "--version", cwd=tmp_path, PYTHONPATH=site)
     assert answer.startswith("stepmark ")
-    where = call(inner, "-c", "import stepmark.prm as p; print(p.__file__)", cwd=tmp_path)
+    code = f"import sys; sys.path.append({site!r}); import stepmark.prm as p; print(p.__file__)"
+    where = call(inner, "-c", code, cwd=tmp_path)
     assert (str(ROOT) in where) == editable
