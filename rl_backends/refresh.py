@@ -26,13 +26,14 @@ import numpy as np
 import torch
 
 from stepmark.errors import RunError
-from stepmark.prm import load_scorer, step_texts
+from stepmark.prm import step_texts
 from stepmark.protocols import RewardModel, StepScorer
 from stepmark.seeds import derive_seed
 from stepmark.store.samples import Key, Sample, SampleStore
 from stepmark.training.checkpoint import random_state, set_random_state
 from stepmark.types import LabelledSteps, StepItem
 
+from .annotating import labelling_scorer
 from .reward import Reward
 from .scoring import ask
 
@@ -69,9 +70,7 @@ class Refresher:
             name if names.count(name) == 1 else f"{name}-{place + 1}"
             for place, name in enumerate(names)
         ]
-        labels = self.config.labels
-        is_named = bool(self.models) and labels not in (None, "outcome")
-        self.labeller: StepScorer | None = load_scorer(labels or "") if is_named else None
+        self.labeller = labelling_scorer(self.config.annotator) if self.models else None
         self.first = [model.key for model in self.models]
         self.done = 0
         self.outcomes: dict[Key, float] = {}
@@ -102,7 +101,7 @@ class Refresher:
 
     def is_due(self, iteration: int) -> bool:
         """Whether the models have yet to learn from an outer iteration, counted from 0."""
-        return bool(self.models) and self.config.labels is not None and self.done <= iteration
+        return bool(self.models) and self.config.annotator is not None and self.done <= iteration
 
     def refresh(self, iteration: int, steps: Sequence[int]) -> dict[str, float]:
         """Train every model on the completions of these steps and on some of earlier ones.
@@ -151,7 +150,7 @@ class Refresher:
     def _keys(self, steps: Sequence[int]) -> tuple[list[Key], list[Key]]:
         """Fresh and earlier completions that may have a label, in the order of their keys."""
         known: Iterable[Key] = self.store.keys()
-        if self.config.labels == "outcome":
+        if self.config.annotator == "outcome":
             verdicts = self.store.verdicts(self.reward.keys[0])
             self.outcomes = {at: v.score for at, v in verdicts.items() if v.score is not None}
             known = (key for key in known if key in self.outcomes)

@@ -45,7 +45,7 @@ def test_a_written_table_reads_back_equal() -> None:
         "reward.refresh.labels=none",
         "reward.refresh.token_budget=1000",
     )
-    assert config.reward.refresh.labels is None
+    assert config.reward.refresh.annotator is None
     assert validate(RUN, tomllib.loads(to_toml(config.model_dump()))) == config
 
 
@@ -64,3 +64,21 @@ def test_what_cannot_be_is_told_with_its_key(sets: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         built(sets)
     assert said in str(caught.value)
+
+
+def test_the_earlier_name_of_the_annotator_is_read_and_never_beside_the_new_one(tmp_path) -> None:
+    file = tmp_path / "old.toml"
+    file.write_text('[reward.refresh]\nlabels = "arith-steps"\n')
+    composed = compose([file])
+    assert composed.tree == {"reward": {"refresh": {"annotator": "arith-steps"}}}
+    assert composed.origin_of("reward.refresh.annotator") == str(file)
+    file.write_text('[reward.refresh]\nlabels = "mc"\nannotator = "outcome"\n')
+    with pytest.raises(ConfigError, match=r"Keep reward\.refresh\.annotator"):
+        compose([file])
+
+
+def test_a_budget_that_no_prefix_fits_is_refused_with_both_numbers() -> None:
+    with pytest.raises(ConfigError) as caught:
+        built("reward.refresh.annotator=mc", "reward.refresh.token_budget=7")
+    assert "reward.refresh.token_budget is 7 and reward.refresh.rollouts is 8" in str(caught.value)
+    assert built("reward.refresh.token_budget=7").reward.refresh.token_budget == 7

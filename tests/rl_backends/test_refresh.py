@@ -96,7 +96,7 @@ def test_a_named_scorer_labels_every_step(tmp_path) -> None:
     path.write_text("def short(steps):\n    return [float(len(s) < 8) for s in steps]\n")
     model = HashedSteps()
     store = stored(tmp_path / "samples", 1, 4)
-    refresher(store, model, labels=f"{path}:short").refresh(0, [1])
+    refresher(store, model, annotator=f"{path}:short").refresh(0, [1])
     assert [row.labels for row in model.seen[0][0]] == [(1.0, 0.0)] * 4
 
 
@@ -257,7 +257,7 @@ def test_one_outer_iteration_is_plain_and_none_keeps_the_models_as_they_are(
     run.train(iterative(outer=1), reward=reward)
     assert not model.seen
     run, _ = started(bandit, tmp_path / "none", model)
-    fixed = Reward(((run.verifier, 1.0),), ((model, 1.0),), refresh=RefreshTable(labels=None))
+    fixed = Reward(((run.verifier, 1.0),), ((model, 1.0),), refresh=RefreshTable(annotator=None))
     run.train(iterative(), reward=fixed)
     assert not model.seen
 

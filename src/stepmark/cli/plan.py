@@ -275,12 +275,13 @@ def _scorers(
     from stepmark.prm import check_scorer_columns, load_scorer
     from stepmark.protocols import RewardModel
     from stepmark.rl_backends import Reward
+    from stepmark.rl_backends.annotating import labelling_scorer
 
     loaded = [(load_scorer(share.reference), share.weight) for share in config.reward.scorers]
     asked = [scorer for scorer, _ in loaded]
-    labels = config.reward.refresh.labels
-    if labels not in (None, "outcome") and any(isinstance(one, RewardModel) for one in asked):
-        asked.append(load_scorer(labels))
+    annotator = labelling_scorer(config.reward.refresh.annotator)
+    if annotator is not None and any(isinstance(one, RewardModel) for one in asked):
+        asked.append(annotator)
     for scorer in asked:
         for task in tasks:
             check_scorer_columns(scorer, _columns(task.problems), task.name)

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["ALIASES", "PEERS", "Alias", "alias_hint"]
+__all__ = ["ALIASES", "PEERS", "RENAMED", "Alias", "alias_hint"]
 
 PEERS = ("TRL", "verl", "OpenRLHF", "lm-eval")
 """The columns of the table."""
+
+
+RENAMED = {"reward.refresh.labels": "reward.refresh.annotator"}
+"""Our own earlier names of settings -> what they are called now; files with them are still read."""
 
 
 class Alias(NamedTuple):

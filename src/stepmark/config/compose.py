@@ -14,7 +14,7 @@ import tomli_w
 from stepmark.errors import ConfigError, UnknownNameError, did_you_mean
 from stepmark.registry import toml_value
 
-from .aliases import alias_hint
+from .aliases import RENAMED, alias_hint
 
 __all__ = [
     "TABLES",
@@ -197,7 +197,23 @@ def _add(composed: Composed, layer: Mapping[str, Any], source: str, tables: Sequ
                 f"{name!r} from {source} is a table, and {value!r} is no table. "
                 f"Set one of its keys: {name}.KEY=VALUE (stepmark config schema lists them)."
             )
-    _merge(composed, composed.tree, layer, "", source)
+    _merge(composed, composed.tree, _renamed(layer, source), "", source)
+
+
+def _renamed(layer: Mapping[str, Any], source: str, prefix: str = "") -> dict[str, Any]:
+    """The layer with settings under the names that they have now."""
+    found: dict[str, Any] = {}
+    for name, value in layer.items():
+        key = f"{prefix}{name}"
+        now = RENAMED.get(key, key).rpartition(".")[2]
+        if now != name and now in layer:
+            raise ConfigError(
+                f"{key} and {RENAMED[key]} are both set (from {source}); the first is the earlier "
+                f"name of the second. Keep {RENAMED[key]}."
+            )
+        is_table = isinstance(value, Mapping)
+        found[now] = _renamed(value, source, f"{key}.") if is_table else value
+    return found
 
 
 def _unknown_table(name: str, value: Any, source: str, tables: Sequence[str]) -> str:

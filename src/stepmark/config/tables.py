@@ -20,6 +20,7 @@ from pydantic import (
 from stepmark.registry import Reference
 
 from .peft_table import PeftTable, peft_of
+from .refresh_table import RefreshTable
 
 __all__ = [
     "DataTable",
@@ -232,28 +233,6 @@ class ScorerShare(Share):
 
 def _shares(value: Any) -> Any:
     return [value] if isinstance(value, str | Mapping) else value
-
-
-class RefreshTable(Table):
-    """How scorers that are reward models learn after each outer iteration (DeepSeekMath 4.1.4).
-
-    Without such a scorer, or with ``algorithm.outer = 1``, nothing here has an effect.
-    """
-
-    labels: str | None = "outcome"
-    """What a step is known to be: ``outcome`` labels the last step with the score of the first
-    verifier and leaves the others unknown; the name of a step scorer (``arith-steps``) labels
-    every step with its score; ``none`` keeps the reward models as they are."""
-
-    history_share: float = Field(default=0.1, ge=0, lt=1)
-    """Share of the *mixture* that comes from earlier outer iterations: 0.1 adds 100 earlier
-    completions to 900 fresh ones (DeepSeekMath 4.1.4: 10 %)."""
-
-    row_budget: int = Field(default=10_000, ge=1)
-    """Most completions that a refresh learns from, fresh and earlier together."""
-
-    token_budget: int | None = Field(default=None, ge=1)
-    """Most sampled tokens in those completions; as many as there are when absent."""
 
 
 class RewardTable(Table):

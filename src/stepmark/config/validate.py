@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from stepmark.errors import ConfigError, did_you_mean
 
-from .aliases import alias_hint
+from .aliases import RENAMED, alias_hint
 
 __all__ = ["annotation_at", "models_in", "read_absent", "validate"]
 
@@ -128,9 +128,12 @@ def _unknown_key(owner: type[BaseModel], key: str, table: str, value: Any) -> st
     if hint := alias_hint(name):
         return f"{what} {hint}"
     listed = f"{f'[{table}] has' if table else 'Known:'} {', '.join(owner.model_fields)}."
-    near = did_you_mean(name, owner.model_fields)
+    earlier = {old: now for old, now in RENAMED.items() if old.rpartition(".")[0] == table}
+    near = did_you_mean(name, [*owner.model_fields, *(old.rpartition(".")[2] for old in earlier)])
     if table:
         near = near.replace("mean '", f"mean '{table}.")
+    for old, now in earlier.items():
+        near = near.replace(f"'{old}'", f"'{now}'")
     return f"{what} {near or f'It was given as {_short(value)}.'} {listed}"
 
 
