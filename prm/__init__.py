@@ -18,7 +18,13 @@ from .formats import (
     load_format,
     write_labelled_steps,
 )
-from .scorers import FunctionScorer, check_scorer_columns, load_scorer, scorers
+from .scorers import (
+    FunctionScorer,
+    check_scorer_columns,
+    load_scorer,
+    scorers,
+    scores_whole,
+)
 from .steps import SPLITTERS, Span, Splitter, split_steps, step_texts, step_token_ends
 
 if TYPE_CHECKING:
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from .loading import Base, base_model
     from .model import StepModel
     from .outcome import OutcomeModel, load_outcome_model
+    from .outcome_scorer import OutcomeScorer
     from .scorer import PrmScorer
 
 __all__ = [
@@ -36,6 +43,7 @@ __all__ = [
     "EncodingSettings",
     "FunctionScorer",
     "OutcomeModel",
+    "OutcomeScorer",
     "PrmCard",
     "PrmScorer",
     "Span",
@@ -55,6 +63,7 @@ __all__ = [
     "load_step_model",
     "save_step_model",
     "scorers",
+    "scores_whole",
     "split_steps",
     "step_texts",
     "step_token_ends",
@@ -64,6 +73,7 @@ __all__ = [
 _HOMES = {
     "Base": "loading",
     "OutcomeModel": "outcome",
+    "OutcomeScorer": "outcome_scorer",
     "PrmCard": "checkpoint",
     "PrmScorer": "scorer",
     "StepModel": "model",

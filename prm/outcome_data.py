@@ -19,6 +19,7 @@ from .data import is_held_out
 from .encoding import Encoded, StepEncoder
 from .formats import labelled_steps, problem_id, row_id
 from .formats.source import Source
+from .steps import solution_steps
 
 __all__ = ["OutcomeRow", "Pair", "Solution", "encode_solutions", "pairs_of", "read_solutions"]
 
@@ -175,14 +176,16 @@ def _text(row: Any, name: str) -> str | None:
 def encode_solutions(
     solutions: Sequence[Solution], encoder: StepEncoder
 ) -> tuple[list[OutcomeRow], Counter[str]]:
-    """The solutions as tokens; one that does not fit whole is left out, with the reason.
+    """The solutions as tokens, as `stepmark.prm.OutcomeScorer` has them.
+
+    One that does not fit whole is left out, with the reason.
 
     A reward is for the whole solution: read at the end of a part, it would say of a wrong answer
     that was cut away that it is right.
     """
     found, dropped = list[OutcomeRow](), Counter[str]()
     for one in solutions:
-        steps = tuple(step for step in one.steps if step.strip())
+        steps = solution_steps(one.steps, encoder.settings.splitter)
         if not steps:
             dropped["no words"] += 1
             continue

@@ -31,6 +31,7 @@ from .model import sample_of
 from .outcome import OutcomeModel, load_outcome_model, outcome_base, pair_loss, point_loss
 from .outcome_data import OutcomeRow, Pair, Solution, encode_solutions, pairs_of, read_solutions
 from .splits import read_problems, write_problems
+from .steps import solution_steps
 from .train import adapted, begun, check_folder, encoding_of, followed, trained_on
 from .train_config import OutcomeLoss, RmConfig, in_training
 
@@ -96,7 +97,12 @@ def prepare_outcomes(config: RmConfig) -> PreparedOutcomes:
     is_pairwise = config.algorithm.objective == "pairwise"
     pairs = made(rows) if is_pairwise else []
     _check_kinds(rows, pairs if is_pairwise else None)
-    shown = sorted(held_out or train, key=lambda one: sum(map(len, one.steps)))[:3]
+    divided = (
+        one._replace(steps=solution_steps(one.steps, encoding.splitter))
+        for one in held_out or train
+    )
+    with_words = (one for one in divided if one.steps)
+    shown = sorted(with_words, key=lambda one: sum(map(len, one.steps)))[:3]
     files = Counter(one.file for one in (*train, *held_out))
     dropped += lost + more
     return PreparedOutcomes(config, shown, rows, others, pairs, made(others), dropped, files)

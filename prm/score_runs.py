@@ -20,7 +20,7 @@ from .formats.rejects import Rejected
 from .formats.rows import problem_id
 from .formats.source import Source
 from .marking import answers, steps_of
-from .scorers import check_scorer_columns
+from .scorers import check_scorer_columns, scores_of_solution
 from .steps import step_texts
 
 __all__ = ["Scoring", "score_file", "score_run"]
@@ -157,9 +157,9 @@ def score_file(
 
     A row holds ``problem`` and either ``steps`` or a solution in one text (``completion``,
     ``response``, ``output``, ``solution``). To its columns come ``line``, ``steps``,
-    ``step_scores``, ``score`` (made of them by ``how``), ``aggregation`` and ``scorer``. Stopped at
-    any moment, the same call goes on where it was; rows on which the scorer failed are not in the
-    output, and are asked again.
+    ``step_scores``, ``score`` (made of them by ``how``), ``aggregation`` and ``scorer``. Of a
+    scorer of whole solutions the last step has the score. Stopped at any moment, the same call goes
+    on where it was; rows on which the scorer failed are not in the output, and are asked again.
 
     Args:
         source: JSON lines, parquet, csv, a JSON list or a hub id.
@@ -179,19 +179,19 @@ def score_file(
     rows, tell = Source(source), on_progress or (lambda done, total: None)
     earlier = {row["line"]: row for row in _earlier(out, scorer.key, how)}
     rejects: list[str] = []
-    scores = [tuple(row["step_scores"]) for row in earlier.values()]
+    scores = [scores_of_solution(scorer, row["step_scores"]) for row in earlier.values()]
     fresh = failed = 0
     for block in _blocks(_solutions(rows, scorer, rejects)):
         new = [one for one in block if not _is_known(one, earlier, out)]
         found = answers(scorer, [item for _, _, item in new])
         made = [
-            _out_row(line, row, item, given.scores, scorer.key, how)
+            _out_row(line, row, item, given.scores, scorer, how)
             for (line, row, item), given in zip(new, found, strict=True)
             if not given.failed
         ]
         out.parent.mkdir(parents=True, exist_ok=True)
         append_rows(out, made)
-        scores += [given.scores for given in found if not given.failed]
+        scores += [scores_of_solution(scorer, row.scores) for row in found if not row.failed]
         fresh, failed = fresh + len(made), failed + len(new) - len(made)
         tell(rows.done, rows.size)
     _put_in_order(out)
@@ -285,7 +285,7 @@ def _out_row(
     row: Mapping[str, Any],
     item: StepItem,
     scores: tuple[float | None, ...],
-    key: str,
+    scorer: StepScorer,
     how: str,
 ) -> dict[str, Any]:
     return {
@@ -293,9 +293,9 @@ def _out_row(
         "line": line,
         "steps": list(item.steps),
         "step_scores": list(scores),
-        "score": aggregate(scores, how),
+        "score": aggregate(scores_of_solution(scorer, scores), how),
         "aggregation": how,
-        "scorer": key,
+        "scorer": scorer.key,
     }
 
 

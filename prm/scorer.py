@@ -54,7 +54,7 @@ class PrmScorer(ModelScorer):
         if self.card.kind != "process":
             raise RunError(
                 f"{str(path)!r} holds an outcome reward model, which gives a solution one number "
-                "and its steps none. Name a process reward model, from stepmark prm train."
+                "and its steps none. Load it with stepmark.prm.load_scorer, or OutcomeScorer."
             )
         shaping = (self.card.encoding, self.card.head, self.card.tokens, dtype)
         super().__init__(

@@ -17,7 +17,14 @@ from stepmark.types import StepItem, StepScores
 
 from .steps import Span, split_steps
 
-__all__ = ["FunctionScorer", "check_scorer_columns", "load_scorer", "scorers"]
+__all__ = [
+    "FunctionScorer",
+    "check_scorer_columns",
+    "load_scorer",
+    "scorers",
+    "scores_of_solution",
+    "scores_whole",
+]
 
 GIVEN = ("problem", "steps")
 """What a function that scores steps may ask for by name."""
@@ -126,9 +133,13 @@ def _checkpoint(name: str) -> Callable[..., StepScorer] | None:
         return None
     if "/" not in name and not Path(name).expanduser().is_dir():
         return None
+    from .checkpoint import read_card
+    from .outcome_scorer import OutcomeScorer
+    from .places import folder_of
     from .scorer import PrmScorer
 
-    return partial(PrmScorer, name)
+    is_outcome = read_card(folder_of(name)).kind == "outcome"
+    return partial(OutcomeScorer if is_outcome else PrmScorer, name)
 
 
 def _function_settings(splitter: str = "newline") -> None:
@@ -156,6 +167,25 @@ def _checked(made: Any, name: str) -> StepScorer:
         f"{name!r} is {made!r:.80}, which is no step scorer. A scorer has key, segment(text) and "
         "score(items), or is a function such as def f(problem, steps): ..."
     )
+
+
+def scores_whole(scorer: StepScorer) -> bool:
+    """Whether a scorer marks whole solutions: a text is one step, and earlier steps have no score.
+
+    >>> scores_whole(load_scorer("arith-steps"))
+    False
+    """
+    return bool(getattr(scorer, "scores_whole", False))
+
+
+def scores_of_solution(
+    scorer: StepScorer, scores: Sequence[float | None]
+) -> tuple[float | None, ...]:
+    """Of the scores of all steps those that are to be aggregated.
+
+    They are all of them; of a scorer of whole solutions the last, which stands for all.
+    """
+    return tuple(scores)[-1 if scores_whole(scorer) else 0 :]
 
 
 def check_scorer_columns(scorer: StepScorer, columns: Sequence[str], task: str) -> None:

@@ -8,7 +8,15 @@ from itertools import pairwise
 
 from stepmark.errors import ConfigError, UnknownNameError
 
-__all__ = ["SPLITTERS", "Span", "Splitter", "split_steps", "step_texts", "step_token_ends"]
+__all__ = [
+    "SPLITTERS",
+    "Span",
+    "Splitter",
+    "solution_steps",
+    "split_steps",
+    "step_texts",
+    "step_token_ends",
+]
 
 Span = tuple[int, int]
 """First character of a step, and the one after its last."""
@@ -84,6 +92,21 @@ def split_steps(text: str, splitter: str = "newline") -> tuple[Span, ...]:
 def step_texts(text: str, spans: Sequence[Span]) -> tuple[str, ...]:
     """The text of each step, without the blanks around it."""
     return tuple(text[start:end].strip() for start, end in spans)
+
+
+def solution_steps(steps: Sequence[str], splitter: str = "newline") -> tuple[str, ...]:
+    r"""A whole solution divided anew: equal texts give equal steps, however they were divided.
+
+    Steps without words are left out; there is none where no step has words.
+
+    Raises:
+        UnknownNameError: there is no such splitter.
+
+    >>> solution_steps(["3 + 4\n= 7", " ", "so 7"]) == solution_steps(["3 + 4\n= 7\n\nso 7"])
+    True
+    """
+    text = ("\n\n" if splitter == "blank_line" else "\n").join(steps)
+    return tuple(filter(None, step_texts(text, split_steps(text, splitter))))
 
 
 def step_token_ends(spans: Sequence[Span], token_offsets: Sequence[Span]) -> tuple[int, ...]:

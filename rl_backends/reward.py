@@ -13,6 +13,7 @@ from typing import Any
 
 from stepmark.config.tables import RefreshTable
 from stepmark.errors import ConfigError, VerifierError
+from stepmark.prm import scores_whole
 from stepmark.protocols import OutcomeVerifier, StepScorer
 from stepmark.store.samples import ScoredSteps
 from stepmark.types import Item, Marked, Rollout, Status, Verdict
@@ -62,6 +63,13 @@ class Reward:
     def rewards_steps(self) -> bool:
         """Whether step scores are rewarded, and not only recorded."""
         return self.process > 0 and any(weight > 0 for _, weight in self.scorers)
+
+    @property
+    def finds_steps(self) -> bool:
+        """Whether what is rewarded is of steps: outcome reward models score whole completions."""
+        return self.process > 0 and any(
+            weight > 0 and not scores_whole(scorer) for scorer, weight in self.scorers
+        )
 
     def mark(self, rollouts: Sequence[Rollout], key: str) -> list[Verdict]:
         """What one verifier says of these rollouts."""

@@ -60,7 +60,7 @@ class Rollouts:
         groups = self._drawn(step, share, models)
         check_errors(groups, share, step)
         reward = self.collector.reward
-        if step == 1 and reward.rewards_steps:
+        if step == 1 and reward.finds_steps:
             counts = check_step_counts(groups, reward.largest_single_share)
             if counts is not None:
                 self.tell(StepsCounted(1, counts))

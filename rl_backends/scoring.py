@@ -54,7 +54,8 @@ def combined(rows: Mapping[str, tuple[float, ScoredSteps]]) -> ScoredSteps | Non
                 f"The scorers {one!r} and {two!r} find {len(first.ends)} and {len(second.ends)} "
                 f"steps in a completion, ending on the tokens {list(first.ends)[:6]} and "
                 f"{list(second.ends)[:6]}: such scores cannot be added up. Give both the same "
-                "splitter, or one of them the weight 0 in reward.scorers."
+                "splitter (an outcome reward model has one step, the whole), or one of them the "
+                "weight 0 in reward.scorers."
             )
     if not used:
         return None

@@ -55,7 +55,8 @@ class StepScorer(Protocol):
     The scorer says where the steps are in the text; the loop finds the sampled tokens in which they
     end, so that a scorer knows nothing of the policy's tokenizer and may have one of its own. An
     attribute ``columns`` (a set of names) is read where there is one: data that lack such a column
-    are refused before any model is loaded.
+    are refused before any model is loaded. An attribute ``scores_whole`` that is true says that a
+    text is one step: such a scorer marks whole solutions, and gives None for steps before the last.
     """
 
     @property
