@@ -23,7 +23,7 @@ from stepmark.types import Rollout, StepItem, StepScores
 
 from .steps import Span, step_texts, step_token_ends
 
-__all__ = ["Steps", "answers", "ask", "score_steps", "steps_of"]
+__all__ = ["Steps", "answers", "ask", "joined", "score_steps", "steps_of"]
 
 
 class Steps(NamedTuple):
@@ -47,7 +47,7 @@ def steps_of(scorer: StepScorer, rollout: Rollout, tokenizer: Any) -> Steps:
     if not text.strip():
         return Steps((len(rollout.ids) - 1,), ("",))
     offsets = token_offsets(tokenizer, rollout.ids, text)
-    spans = _joined(_checked(scorer, text), offsets)
+    spans = joined(_checked(scorer, text), offsets)
     return Steps(step_token_ends(spans, offsets), step_texts(text, spans))
 
 
@@ -64,7 +64,8 @@ def _checked(scorer: StepScorer, text: str) -> list[Span]:
     return spans
 
 
-def _joined(spans: Sequence[Span], offsets: Sequence[Span]) -> list[Span]:
+def joined(spans: Sequence[Span], offsets: Sequence[Span]) -> list[Span]:
+    """The spans, with each in which no token starts joined to the one before it."""
     starts = [start for start, end in offsets if end > start]
     joined: list[Span] = []
     for first, end in spans:
