@@ -23,7 +23,7 @@ Span = tuple[int, int]
 Splitter = Callable[[str], tuple[Span, ...]]
 
 _NEWLINE = re.compile(r"\n")
-_BLANK_LINE = re.compile(r"\n[ \t]*(?:\n[ \t]*)*\n")
+_BLANK_LINE = re.compile(r"\n[ \t\r]*(?:\n[ \t\r]*)*\n")
 _STEP_N = re.compile(r"^[ \t]*(?:#+[ \t]*|\*\*)?step[ \t]+\d+\b", re.IGNORECASE | re.MULTILINE)
 
 

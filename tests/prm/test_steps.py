@@ -53,6 +53,16 @@ def test_a_token_across_a_border_ends_the_earlier_step():
     assert step_token_ends(spans, [(0, 5), (5, 12), (12, 19)]) == (1, 2)
 
 
+@pytest.mark.parametrize("splitter", sorted(SPLITTERS))
+def test_steps_are_the_same_whatever_ends_the_lines(splitter):
+    text = "Step 1: a\n\nb\n \nStep 2: c\nd\n\n\nStep 3: e"
+    other = text.replace("\n", "\r\n")
+    steps = step_texts(text, split_steps(text, splitter))
+    again = step_texts(other, split_steps(other, splitter))
+    assert tuple(step.replace("\r\n", "\n") for step in again) == steps
+    assert len(steps) > 2
+
+
 def test_blank_lines_join_the_step_before_and_leading_ones_the_first():
     assert step_texts("\n\na\n\n\nb\n", split_steps("\n\na\n\n\nb\n")) == ("a", "b")
     assert split_steps("") == ()
