@@ -11,14 +11,18 @@ from stepmark.errors import SetupError, require
 __all__ = ["folder_digest", "folder_of"]
 
 FILES = ("*.json", "*.model", "*.txt", "*.jinja", "*.safetensors")
-COUNTED = (".safetensors", ".bin")
+COUNTED = (".safetensors", ".bin", ".model")
 NAMED = (
     "config.json",
+    "adapter_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
-    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
     "vocab.json",
+    "vocab.txt",
     "merges.txt",
+    "chat_template.json",
     "chat_template.jinja",
 )
 """Files beside the weights that shape a score."""

@@ -154,8 +154,12 @@ def test_solutions_on_which_a_scorer_failed_are_missed_and_asked_again(
 
 def test_the_key_of_a_model_changes_with_each_file_that_shapes_a_score(tmp_path: Path) -> None:
     keys = {folder_digest(tmp_path)}
-    for name in ("tokenizer.json", "merges.txt", "chat_template.jinja", "model.safetensors"):
+    names = (
+        "tokenizer.json", "merges.txt", "chat_template.jinja", "model.safetensors",
+        "added_tokens.json", "special_tokens_map.json", "spiece.model", "adapter_config.json",
+    )  # fmt: skip
+    for name in names:
         for text in ("one", "two"):
             (tmp_path / name).write_text(text)
             keys.add(folder_digest(tmp_path))
-    assert len(keys) == 9
+    assert len(keys) == 1 + 2 * len(names)
