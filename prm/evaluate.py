@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -126,7 +126,7 @@ def score_rows(
     """
     waiting, done = iter(rows), 0
     while part := list(islice(waiting, AT_ONCE)):
-        found = scorer.score([StepItem(row.problem, row.steps) for row in part])
+        found = scorer.score([_item(row) for row in part])
         for row, said in zip(part, found, strict=True):
             if len(said.scores) != len(row.steps):
                 raise DataError(
@@ -138,6 +138,11 @@ def score_rows(
         done += len(part)
         if on_progress is not None:
             on_progress(done, len(rows))
+
+
+def _item(row: LabelledSteps) -> StepItem:
+    """What a scorer is asked: to the problem belong the columns beside its text."""
+    return StepItem(replace(row.problem, meta={**row.problem.meta, **row.meta}), row.steps)
 
 
 def evaluate(

@@ -104,8 +104,8 @@ def examine(
 
 
 def _columns(rows: EvalRows) -> list[str]:
-    """What every problem of the rows has beside its text."""
-    shared = set.intersection(*(set(row.problem.meta) for row in rows.rows))
+    """What every row has beside problem, steps and labels."""
+    shared = set.intersection(*({*row.problem.meta, *row.meta} for row in rows.rows))
     has_gold = all(row.problem.gold is not None for row in rows.rows)
     return sorted(shared | ({"gold"} if has_gold else set()))
 

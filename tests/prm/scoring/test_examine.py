@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from stepmark.errors import ConfigError
 from stepmark.prm import PrmScorer, load_scorer, write_labelled_steps
 from stepmark.prm.eval_report import figures_of, read_report, to_row, write_report
 from stepmark.prm.eval_rows import read_eval_rows
@@ -18,6 +20,7 @@ from stepmark.prm.places import folder_digest
 from stepmark.prm.published_figures import PUBLISHED, recognise
 from stepmark.prm.splits import write_problems
 from stepmark.store import read_rows
+from stepmark.tasks import load_task
 from stepmark.types import LabelledSteps, Problem, StepItem, StepScores
 
 Checkpoint = Callable[..., Path]
@@ -150,6 +153,27 @@ def test_solutions_on_which_a_scorer_failed_are_missed_and_asked_again(
     assert len(scorer.asked) == 28, "only the four are asked again"
     assert (record.failed_rows, record.figure("processbench_f1").value) == (0, 1.0)
     assert len(read_rows(folder / SCORES)) == 24
+
+
+def test_a_scorer_that_needs_a_column_is_given_that_of_the_file(tmp_path: Path) -> None:
+    problems = load_task("arith?size=4", "test").problems
+    rows = [
+        LabelledSteps(
+            Problem(str(n), one.text, one.gold),
+            tuple(one.meta["steps"][:-1]) if n % 2 else ("answer: -1",),
+            (1.0,) * one.meta["n_steps"] if n % 2 else (0.0,),
+            meta={"moves": one.meta["moves"]},
+        )
+        for n, one in enumerate(problems)
+    ]
+    write_labelled_steps(tmp_path / "rows.jsonl", rows)
+    found = examine(
+        {"truth": load_scorer("arith-steps")}, [read_eval_rows(f"{tmp_path}/rows.jsonl")]
+    )
+    assert found.records[0].figure("processbench_f1").value == 1.0
+    write_labelled_steps(tmp_path / "bare.jsonl", [replace(row, meta={}) for row in rows])
+    with pytest.raises(ConfigError, match="needs the column 'moves'"):
+        examine({"truth": truth}, [read_eval_rows(str(bare))])
 
 
 def test_the_key_of_a_model_changes_with_each_file_that_shapes_a_score(tmp_path: Path) -> None:
