@@ -166,12 +166,11 @@ def test_a_scorer_that_needs_a_column_is_given_that_of_the_file(tmp_path: Path) 
         )
         for n, one in enumerate(problems)
     ]
-    write_labelled_steps(tmp_path / "rows.jsonl", rows)
-    found = examine(
-        {"truth": load_scorer("arith-steps")}, [read_eval_rows(f"{tmp_path}/rows.jsonl")]
-    )
+    truth, full, bare = load_scorer("arith-steps"), tmp_path / "full.jsonl", tmp_path / "bare.jsonl"
+    write_labelled_steps(full, rows)
+    found = examine({"truth": truth}, [read_eval_rows(str(full))])
     assert found.records[0].figure("processbench_f1").value == 1.0
-    write_labelled_steps(tmp_path / "bare.jsonl", [replace(row, meta={}) for row in rows])
+    write_labelled_steps(bare, [replace(row, meta={}) for row in rows])
     with pytest.raises(ConfigError, match="needs the column 'moves'"):
         examine({"truth": truth}, [read_eval_rows(str(bare))])
 
