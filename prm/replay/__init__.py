@@ -21,7 +21,8 @@ from .draw import Balance, Mixture, draw
 from .records import Annotator, Provenance, Record
 
 if TYPE_CHECKING:
-    from .refresh import RefreshOutcome, reader_of, refresh
+    from .reading import reader_of
+    from .refreshing import RefreshOutcome, refresh
     from .rounds import Rescale, current_model
 
 __all__ = [
@@ -43,11 +44,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "RefreshOutcome": "refresh",
+    "RefreshOutcome": "refreshing",
     "Rescale": "rounds",
     "current_model": "rounds",
-    "reader_of": "refresh",
-    "refresh": "refresh",
+    "reader_of": "reading",
+    "refresh": "refreshing",
 }
 """What needs torch is loaded when it is asked for."""
 

@@ -81,7 +81,7 @@ class RefreshModel(BaseTable):
     """How the reward model is held while it learns further; ``base`` is the one to refresh."""
 
     base: str = ""
-    """Folder of the reward model; `stepmark.prm.replay.refresh` fills it in."""
+    """Folder of the reward model; a refresh fills it in."""
 
 
 class LabelTable(Table):

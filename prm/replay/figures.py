@@ -82,9 +82,7 @@ class Change(NamedTuple):
         return self.after - self.before
 
 
-def held_out(
-    rows: Sequence[LabelledSteps], encoder: StepEncoder, rule: LabelRule = LabelRule()
-) -> HeldOut:
+def held_out(rows: Sequence[LabelledSteps], encoder: StepEncoder, rule: LabelRule) -> HeldOut:
     """Rows as tokens; those that lose all labels are counted."""
     found, problems, dropped = list[StepRow](), list[str](), dict[str, int]()
     for row in rows:
@@ -179,7 +177,7 @@ def _metric(rows: Sequence[StepRow]) -> Metric | None:
 def _hits(
     row: StepRow, scores: Sequence[float], threshold: float, metric: Metric | None
 ) -> tuple[int, int, int, int]:
-    """Errors found, errors, right ones left alone, right ones; of the whole row, or of its steps."""
+    """Errors found, errors, right ones left alone, right ones: whole rows, or steps."""
     if metric == "f1":
         first = row.first_error
         if first is None:

@@ -6,6 +6,7 @@ matplotlib.
 
 from .diagrams import confusion_svg, position_svg, reliability_svg
 from .disputes import Dispute
+from .heat_maps import heat_map_svg
 from .markdown import markdown_table
 from .numbers import NOTHING, count, number, percent, points
 from .page import Page
@@ -25,6 +26,7 @@ __all__ = [
     "confusion_svg",
     "count",
     "escape",
+    "heat_map_svg",
     "line_plot_svg",
     "markdown_table",
     "number",
