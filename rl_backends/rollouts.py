@@ -16,7 +16,7 @@ from .events import Event, StepsCounted
 from .frozen import FrozenModels
 from .resample import drawn_further
 from .reward import check_errors
-from .scoring import check_step_counts
+from .scoring import check_scored, check_step_counts
 from .sources import is_sampled
 
 __all__ = ["Rollouts"]
@@ -54,12 +54,15 @@ class Rollouts:
 
         Raises:
             VerifierError: more error verdicts than ``max_error_share``.
-            ConfigError: steps are rewarded, and most first completions are one step.
+            ConfigError: scores are rewarded, and no first completion has one, or most of them are
+                one step to a scorer of steps.
         """
         share = self.backend.config.max_error_share
         groups = self._drawn(step, share, models)
         check_errors(groups, share, step)
         reward = self.collector.reward
+        if step == 1 and reward.rewards_steps:
+            check_scored(groups)
         if step == 1 and reward.finds_steps:
             counts = check_step_counts(groups, reward.largest_single_share)
             if counts is not None:

@@ -24,6 +24,7 @@ from stepmark.types import Marked
 __all__ = [
     "StepCounts",
     "ask",
+    "check_scored",
     "check_step_counts",
     "combined",
     "score_steps",
@@ -123,6 +124,22 @@ def check_step_counts(
             "to find the steps, reward.largest_single_share = 1."
         )
     return counts
+
+
+def check_scored(groups: Sequence[tuple[Marked, ...]]) -> None:
+    """Refuse to begin where scores are rewarded, and no step of any completion has one.
+
+    Raises:
+        ConfigError: all are None.
+    """
+    rows = [row.step_scores for group in groups for row in group if row.step_scores]
+    if rows and all(score is None for scores in rows for score in scores):
+        raise ConfigError(
+            f"None of the first {len(rows)} completions has a score, so that nothing would be "
+            "learnt from scores. The scorer failed on all of them, or they are longer than it "
+            "reads: raise encoding.max_tokens where it is trained, lower rollout.max_tokens, or "
+            "set reward.process = 0."
+        )
 
 
 def step_metrics(groups: Sequence[tuple[Marked, ...]]) -> dict[str, float]:
