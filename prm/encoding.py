@@ -13,8 +13,10 @@ searched for in tokenized text, where it may have become other tokens, or stand 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +27,7 @@ from stepmark.errors import ConfigError, DataError
 from stepmark.tasks import PromptTemplate
 from stepmark.types import Problem
 
-__all__ = ["Encoded", "EncodingSettings", "StepEncoder"]
+__all__ = ["Encoded", "EncodingSettings", "StepEncoder", "readable"]
 
 Overflow = Literal["drop_tail", "drop_row", "error"]
 
@@ -105,6 +107,20 @@ class _Remembered(dict[str, tuple[int, ...]]):
                     self.pop(next(iter(self)), None)
                 self[text] = found
         return found
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def readable(text: str) -> str:
+    """The text as tokenizers take it: U+FFFD for each half of a surrogate pair, which are no text.
+
+    Recorded responses hold them where a character was cut in two.
+
+    >>> readable("so " + chr(0xD835)) == "so " + chr(0xFFFD), readable("so 7")
+    (True, 'so 7')
+    """
+    return _HALF.sub("\ufffd", text)
 
 
 class StepEncoder:
@@ -190,13 +206,15 @@ class StepEncoder:
 
     def _prompt(self, problem: Problem) -> tuple[int, ...]:
         """Of any length: what happens to a long one is for ``overflow`` to say."""
+        asked = replace(problem, text=readable(problem.text))
         return render(
-            problem, self.tokenizer, self.template, max_tokens=0, model_limit=sys.maxsize
+            asked, self.tokenizer, self.template, max_tokens=0, model_limit=sys.maxsize
         ).ids
 
     def _plain(self, text: str) -> tuple[int, ...]:
         """Ids of a text in which nothing is a special token, whatever it looks like."""
-        found = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        given = readable(text)
+        found = self.tokenizer(given, add_special_tokens=False, split_special_tokens=True)
         return tuple(found["input_ids"])
 
     def _tag_ids(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from stepmark.errors import ConfigError
-from stepmark.prm.encoding import Encoded
+from stepmark.prm.encoding import Encoded, readable
 
 __all__ = ["Tokens", "encoded", "tokens_of"]
 
@@ -45,7 +45,7 @@ def tokens_of(tokenizer: Any, text: str, *, special: bool) -> Tokens:
             "finds the ends of steps. Save a fast one (tokenizer.json) beside the weights."
         )
     found = tokenizer(
-        text,
+        readable(text),  # as long as before: places stay where they are
         add_special_tokens=not special,
         split_special_tokens=not special,
         return_offsets_mapping=True,

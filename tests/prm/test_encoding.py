@@ -16,6 +16,8 @@ WORDS = [
     "Ana has 3 pens and buys 4 more. How many pens has she?\n\n",
     "Step 1: 3 + 4 = 7.\nStep 2: The answer is 7.\n\n<tag> + - ки",
 ]
+HALF = "\ud835"
+"""Half a surrogate pair, as recorded responses hold them."""
 PROBLEM = Problem("p", "Ana has 3 pens and <tag> buys 4\nmore. How many pens?", "7")
 STEPS = ("3 + 4 = 7.", "So she has 7 pens.\n\nThe answer is 7.", "<tag> is a tag.")
 
@@ -171,3 +173,14 @@ def test_a_problem_beyond_the_limit_of_the_tokenizer_is_for_overflow_to_judge(
     assert encoder(tokenizer, max_tokens=9000).encode(long, STEPS).cut == 0
     with pytest.raises(DataError, match="takes more than max_tokens = 600"):
         encoder(tokenizer, max_tokens=600, overflow="error").encode(long, STEPS)
+
+
+def test_half_a_surrogate_pair_reads_as_the_character_for_what_cannot_be_read(
+    tokenizer: Any,
+) -> None:
+    encoder = StepEncoder(tokenizer, EncodingSettings())
+    half, whole = (
+        encoder.encode(Problem("p", f"How {mark}many?", "7"), (f"3 + 4 {mark}", "so 7"))
+        for mark in (HALF, "\ufffd")
+    )
+    assert half == whole
