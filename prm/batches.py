@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stepmark.seeds import derive_seed
 
-__all__ = ["Batches", "Place"]
+__all__ = ["Batches", "Place", "shares"]
 
 
 class Place(NamedTuple):
@@ -93,3 +93,35 @@ class Batches:
         )
         few, many = sorted(([*kind] for kind in kinds), key=len)
         return sorted(few + draw.sample(many, len(few)))
+
+
+def shares(
+    rows: Sequence[int],
+    count: int,
+    size: Callable[[int], int],
+    unit: Callable[[int], Hashable] | None = None,
+) -> list[list[int]]:
+    """The rows of a batch divided among processes: about as much work each, every row once.
+
+    The largest unit goes first, to the process that has least; within a share rows keep their
+    order. With fewer units than processes some have nothing.
+
+    Args:
+        rows: of the batch.
+        count: of the processes.
+        size: how much work a row is.
+        unit: rows of equal value stay together; None for each by itself.
+
+    >>> shares([5, 6, 7], 2, size=lambda row: row)
+    [[7], [5, 6]]
+    """
+    units: dict[Hashable, list[int]] = {}
+    for row in rows:
+        units.setdefault(row if unit is None else unit(row), []).append(row)
+    work = sorted(units.values(), key=lambda some: -sum(map(size, some)))
+    loads, owner = [0] * count, dict[int, int]()
+    for some in work:
+        least = loads.index(min(loads))
+        loads[least] += sum(map(size, some))
+        owner |= dict.fromkeys(some, least)
+    return [[row for row in rows if owner[row] == index] for index in range(count)]

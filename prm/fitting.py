@@ -6,6 +6,8 @@
                      one optimizer step on the learner's loss, packed by a budget of tokens
                      held-out evaluation, early stop and checkpoints when due
 
+Of several processes each computes a share of the batch, and their gradients are added up.
+
 Dropout is off. A run that is resumed from a checkpoint goes on exactly as one that was never
 stopped; one that ends before its held-out metric has settled says so.
 """
@@ -30,7 +32,7 @@ from stepmark.training.interrupts import StopRequest
 from stepmark.training.optimizer import adamw, learning_rate, set_learning_rate
 from stepmark.training.precision import Precision
 
-from .batches import Batches
+from .batches import Batches, shares
 from .keeping import Keeper, Progress, with_minus_loss
 from .train_config import LearningTable
 
@@ -60,8 +62,17 @@ class Learner(Protocol):
     """What of the model learns besides adapters, where it has any."""
     batches: Batches
 
-    def losses(self, rows: Sequence[int], budget: int) -> Iterator[Callable[[], Loss]]:
-        """The losses of a batch, to be taken one after the other; their sum is its loss."""
+    def losses(
+        self, rows: Sequence[int], budget: int, mine: Sequence[int] | None = None
+    ) -> Iterator[Callable[[], Loss]]:
+        """The losses of a batch, to be taken one after the other; their sum is its loss.
+
+        With ``mine``, the part of that sum that these rows of the batch make.
+        """
+        ...
+
+    def size(self, row: int) -> int:
+        """How much work a row is, in tokens."""
         ...
 
     def evaluate(self) -> Mapping[str, float]:
@@ -149,6 +160,7 @@ class Fit:
             epsilon=config.adam_epsilon,
         )
         self.keeper = Keeper(run.checkpoints, learner, self.optimizer, config, tell)
+        self.processes, self.agreed = self.keeper.processes, None
         learner.model.eval()
 
     def run(self) -> FitResult:
@@ -158,15 +170,16 @@ class Fit:
         done = keeper.state.step
         self.tell(Started(done, self.steps))
         if keeper.state.evaluated_at is None and (row := self._evaluate(done)):
-            self.folder.log_metrics(done, row)
-        self._stop_if_asked(done)
+            self._log(done, row)
+        self._stop_if_asked()
         for step in range(done + 1, self.steps + 1):
             if self._end() is not None:
                 break
             self._one_step(step)
-            self._stop_if_asked(step)
+            self._stop_if_asked()
         if keeper.resumed_from != self.folder.checkpoints / "final":
             keeper.save("final")
+            self.processes.exchange(None)  # until it is on the disk
         return self._result()
 
     def _one_step(self, step: int) -> None:
@@ -175,35 +188,62 @@ class Fit:
         rate = self._rate(step)
         set_learning_rate(self.optimizer, rate)
         numbers = self._learn(step, rows)
+        if numbers is None:
+            return
         self.keeper.change(step=step)
         seconds = time.monotonic() - started
         numbers |= {"learning_rate": rate, "epoch": float(epoch)}
         self.tell(StepDone(step, self.steps, numbers, None))
         found = self._evaluate(step) if self._is_due(step) else {}
-        self.folder.log_metrics(step, {**numbers, **found})
+        self._log(step, {**numbers, **found})
         cpu = time.process_time() - cpu
         speed = numbers["num_tokens"] / max(seconds, 1e-9)
         times = {"update_s": seconds, "cpu_s": cpu, "tokens_per_s": speed}
-        self.folder.log_timings(step, times)
+        if self.processes.is_first:
+            self.folder.log_timings(step, times)
         every = self.config.save_every
         if every is not None and step % every == 0 and step < self.steps:
             self.keeper.save()
 
-    def _learn(self, step: int, rows: Sequence[int]) -> dict[str, float]:
-        """One optimizer step; its numbers."""
+    def _log(self, step: int, row: Mapping[str, float]) -> None:
+        if self.processes.is_first:
+            self.folder.log_metrics(step, row)
+
+    def _learn(self, step: int, rows: Sequence[int]) -> dict[str, float] | None:
+        """One optimizer step; its numbers, or None where a process was asked to stop within it.
+
+        A loss that is no number ends the part of one process, and then the run of all.
+        """
         self.optimizer.zero_grad(set_to_none=True)
         totals: dict[str, float] = {}
-        for compute in self.learner.losses(rows, self.config.tokens_per_microbatch):
+        here, budget = self.processes, self.config.tokens_per_microbatch
+        for compute in self.learner.losses(rows, budget, *self._mine(rows)):
+            if not here.is_alone and self.stop.number is not None:
+                break
             with self.precision.forward(), self.precision.recomputing(self.learner.model):
                 loss = compute()
             for name, number in loss.numbers.items():
                 totals[name] = totals.get(name, 0.0) + number
-            self._check(step, "loss", totals["loss"], rows)
+            if not math.isfinite(totals["loss"]):
+                break
             loss.value.backward()
+        if not here.is_alone:
+            totals, self.agreed = here.agree(totals, self.stop.number)
+            if self.agreed is not None:
+                return None
+        self._check(step, "loss", totals["loss"], rows)
+        here.add_gradients(self.weights)
         norm = float(torch.nn.utils.clip_grad_norm_(self.weights, self.config.grad_clip))
         self._check(step, "gradient", norm, rows)
         self.optimizer.step()
         return {**totals, "grad_norm": norm}
+
+    def _mine(self, rows: Sequence[int]) -> tuple[list[int], ...]:
+        """The rows of a batch that this process computes, where there are others."""
+        here, learner = self.processes, self.learner
+        if here.is_alone:
+            return ()
+        return (shares(rows, here.count, learner.size, learner.batches.unit)[here.index],)
 
     def _check(self, step: int, what: str, value: float, rows: Sequence[int]) -> None:
         if math.isfinite(value):
@@ -255,14 +295,17 @@ class Fit:
             return f"{progress.stale} evaluations brought nothing better"
         return None
 
-    def _stop_if_asked(self, step: int) -> None:
-        if self.stop.number is None:
+    def _stop_if_asked(self) -> None:
+        """All of several processes stop at one step: the one that they agreed on."""
+        number = self.stop.number if self.processes.is_alone else self.agreed
+        if number is None:
             return
         self.keeper.save()
+        self.processes.exchange(None)  # until it is on the disk
         raise Stopped(
-            f"Stopped after step {step} of {self.steps}; nothing is lost. "
+            f"Stopped after step {self.keeper.state.step} of {self.steps}; nothing is lost. "
             f"The run in {self.folder.path} can be resumed.",
-            self.stop.number,
+            number,
         )
 
     def _result(self) -> FitResult:

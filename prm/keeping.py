@@ -27,6 +27,7 @@ from stepmark.training.checkpoint import (
 )
 from stepmark.training.events import Saved
 from stepmark.training.lora import is_adapted
+from stepmark.training.processes import processes
 
 __all__ = ["MINUS_LOSS", "Keeper", "Progress", "with_minus_loss"]
 
@@ -46,6 +47,8 @@ class Progress:
     """Evaluations since the best one."""
     target_at: int | None = None
     """Step at which the target was reached."""
+    processes: int = 1
+    """How many computed the newest step."""
 
 
 def with_minus_loss(found: Mapping[str, float]) -> dict[str, float]:
@@ -80,7 +83,8 @@ class Keeper:
         self.config, self.tell = config, tell
         self.policy = Policy(learner.model, learner.tokenizer)
         self.state = TrainingState(0, {}, first_policy=fingerprint(learner.model))
-        self.progress = Progress()
+        self.processes = processes()
+        self.progress = Progress(processes=self.processes.count)
         self.resumed_from: Path | None = None
 
     def change(self, **changes: Any) -> None:
@@ -93,16 +97,23 @@ class Keeper:
         Raises:
             RunError: the run began with other weights, or no checkpoint is whole.
         """
-        place = last_good(self.checkpoints)
+        here = self.processes
+        place = here.from_first(last_good(self.checkpoints) if here.is_first else None)
         if place is None:
             return
+        if not place.is_dir():
+            raise RunError(
+                f"Process {here.index} does not see the checkpoint {place}. The folder of --out "
+                "must be one that every machine of the run can read."
+            )
         state = load_state(place)
         if state.first_policy != self.state.first_policy:
             raise RunError(
                 f"The run in {self.checkpoints.parent} began with other weights than model.base "
                 "holds now. Resume with the model that it began with, or choose another --out."
             )
-        set_aside(self.checkpoints, place)
+        if here.is_first:
+            set_aside(self.checkpoints, place)
         load_weights(self.learner.model, place)
         self.optimizer.load_state_dict(dict(state.optimizer))
         set_random_state(state.random)
@@ -110,13 +121,29 @@ class Keeper:
         for name, module in self._apart().items():
             module.load_state_dict(kept[name])
         self.progress = Progress(**kept["loop"])
+        if self.progress.processes != here.count:
+            log.warning(
+                "The run began with %d processes and goes on with %d: sums are rounded in another "
+                "order, so it will not be bit for bit the run that was never stopped.",
+                self.progress.processes,
+                here.count,
+            )
+            self.progress.processes = here.count
         self.state, self.resumed_from = replace(state, progress=None), place
         log.info("Resumed from %s after step %d.", place, state.step)
 
     def save(self, name: str | None = None) -> Path:
-        """A resumable checkpoint, numbered by step unless it has a name."""
+        """A resumable checkpoint, numbered by step unless it has a name.
+
+        Raises:
+            RunError: the processes have come to hold different weights.
+        """
         place = step_folder(self.checkpoints, self.state.step)
         place = place if name is None else self.checkpoints / name
+        if not self.processes.is_alone:
+            self.processes.check_equal(fingerprint(self.learner.model), "weights")
+        if not self.processes.is_first:
+            return place
         progress = {part: dict(module.state_dict()) for part, module in self._apart().items()}
         state = replace(
             self.state,
@@ -152,7 +179,7 @@ class Keeper:
             self.change(best=found[metric], best_step=step)
         row = {f"eval/{key}": value for key, value in found.items()}
         self.change(evaluated_at=step, evaluation=row)
-        if is_best:
+        if is_best and self.processes.is_first:
             save_checkpoint(self.checkpoints / "best", self.policy, more=self.learner.write)
         return is_best
 

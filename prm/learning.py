@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from stepmark.errors import ConfigError
 from stepmark.training.forward import body_batches, hidden_states
 from stepmark.training.head import logps_of_hidden
+from stepmark.training.processes import processes
 from stepmark.training.sample import TrainingSample
 
 from .batches import Batches
@@ -76,17 +77,28 @@ class StepLearner:
         self.extra = language_head(model, config.seed) if config.lm_weight else None
         self.weights = class_weights(rows) if config.class_weights == "balanced" else (1.0, 1.0)
 
-    def losses(self, rows: Sequence[int], budget: int) -> Iterator[Callable[[], Loss]]:
-        """The losses of a batch, one per forward pass; they add up to its loss."""
+    def losses(
+        self, rows: Sequence[int], budget: int, mine: Sequence[int] | None = None
+    ) -> Iterator[Callable[[], Loss]]:
+        """The losses of a batch, one per forward pass; they add up to its loss.
+
+        Args:
+            rows: of the whole batch.
+            budget: tokens of a forward pass.
+            mine: those of them that this process computes; None for all.
+        """
         chosen = [self.rows[row] for row in rows]
         weights = self._weights(chosen)
+        tokens = sum(len(row.ids) for row in chosen)
+        if mine is not None:
+            weight_of = dict(zip(rows, weights, strict=True))
+            chosen, weights = [self.rows[row] for row in mine], [weight_of[row] for row in mine]
         samples = [sample_of(row.encoded) for row in chosen]
         place = {id(sample): number for number, sample in enumerate(samples)}
-        tokens = sum(len(row.ids) for row in chosen)
         for batch in body_batches(self.step_model.body, samples, budget):
             numbers = [place[id(sample)] for sample in batch]
-            mine, weights_S = [chosen[n] for n in numbers], [weights[n] for n in numbers]
-            yield partial(self._loss, mine, batch, torch.cat(weights_S), tokens)
+            some, weights_S = [chosen[n] for n in numbers], [weights[n] for n in numbers]
+            yield partial(self._loss, some, batch, torch.cat(weights_S), tokens)
 
     def _weights(self, rows: Sequence[StepRow]) -> list[Tensor]:
         """A weight per labelled step; over all rows they sum to 1."""
@@ -148,10 +160,16 @@ class StepLearner:
         """Metrics on the held-out rows; empty without any."""
         if not self.held_out:
             return {}
-        scores = self.step_model.step_probabilities(
-            [row.encoded for row in self.held_out], self.config.tokens_per_microbatch
+        budget = self.config.tokens_per_microbatch
+        scores = processes().divided(
+            [row.encoded for row in self.held_out],
+            lambda encoded: self.step_model.step_probabilities(encoded, budget),
         )
         return held_out_metrics(self.held_out, scores)
+
+    def size(self, row: int) -> int:
+        """Tokens of a row."""
+        return self.rows[row].length
 
     def best_metric(self, found: Mapping[str, float]) -> str:
         """F1 of whole solutions where the rows tell their first error, else that of steps.

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from stepmark.engines.loading import check_place, load_tokenizer
 from stepmark.errors import ConfigError, DataError
-from stepmark.store import write_json
 from stepmark.training.fingerprint import fingerprint
 from stepmark.training.forward import body_batches
+from stepmark.training.processes import check_share, processes
 from stepmark.training.trackers import check_trackers
 
 from .batches import Batches
@@ -32,7 +32,15 @@ from .outcome import OutcomeModel, load_outcome_model, outcome_base, pair_loss, 
 from .outcome_data import OutcomeRow, Pair, Solution, encode_solutions, pairs_of, read_solutions
 from .splits import read_problems, write_problems
 from .steps import solution_steps
-from .train import adapted, begun, check_folder, encoding_of, followed, trained_on
+from .train import (
+    adapted,
+    begun,
+    check_folder,
+    encoding_of,
+    followed,
+    keep_counts,
+    trained_on,
+)
 from .train_config import OutcomeLoss, RmConfig, in_training
 
 __all__ = ["PreparedOutcomes", "prepare_outcomes", "train_outcome_model"]
@@ -78,6 +86,7 @@ def prepare_outcomes(config: RmConfig) -> PreparedOutcomes:
         ConfigError: a tag is not one token, or a tracker is not known.
     """
     check_trackers(config.algorithm.trackers)
+    check_share(config.algorithm.rows_per_step, config.model.device)
     data = config.data
     train, held_out, dropped = read_solutions(
         data.rows,
@@ -139,7 +148,7 @@ def train_outcome_model(
     known = read_problems(Path(config.model.base).expanduser()) or ()
     learner = OutcomeLearner(model, prepared, _card(prepared), known)
     with begun(out, config, hashes, weights, resume=resume) as run:
-        write_json(run.path / "data.json", prepared.to_row())
+        keep_counts(run, prepared.to_row())
         return followed(run, config, learner, precision, on_event)
 
 
@@ -169,10 +178,13 @@ class OutcomeLearner:
         self.batches = _batches(prepared)
         self.problems = {row.problem for row in self.rows} | set(known)
 
-    def losses(self, rows: Sequence[int], budget: int) -> Iterator[Callable[[], Loss]]:
-        """The losses of a batch, one per forward pass; they add up to its loss."""
-        chosen = [row for number in rows for row in self._rows(number)]
+    def losses(
+        self, rows: Sequence[int], budget: int, mine: Sequence[int] | None = None
+    ) -> Iterator[Callable[[], Loss]]:
+        """The losses of a batch; see `stepmark.prm.learning.StepLearner.losses`."""
         size = len(rows)
+        rows = rows if mine is None else mine
+        chosen = [row for number in rows for row in self._rows(number)]
         samples = {id(row): sample_of(row.encoded) for row in chosen}
         units: list[Any] = list(samples.values())
         if self.pairs:
@@ -190,6 +202,10 @@ class OutcomeLearner:
     def _rows(self, number: int) -> list[OutcomeRow]:
         """The solution of that number, or both of a pair, the better one first."""
         return [self.rows[place] for place in (self.pairs[number] if self.pairs else (number,))]
+
+    def size(self, row: int) -> int:
+        """Tokens of a solution, or of both of a pair."""
+        return sum(len(one.prompt) + len(one.ids) for one in self._rows(row))
 
     def _loss(self, rows: Sequence[OutcomeRow], size: int) -> Loss:
         """Of solutions in a row; those of a pair stand together."""
@@ -217,7 +233,8 @@ class OutcomeLearner:
         encoded: list[Encoded] = [row.encoded for row in self.held_out]
         if not encoded:
             return {}
-        found = self.outcome_model.rewards(encoded, self.config.tokens_per_microbatch)
+        budget = self.config.tokens_per_microbatch
+        found = processes().divided(encoded, lambda some: self.outcome_model.rewards(some, budget))
         rewards = torch.tensor([float(reward or 0.0) for reward in found])
         return outcome_metrics(
             rewards, [row.is_right for row in self.held_out], self.held_out_pairs

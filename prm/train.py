@@ -7,6 +7,7 @@ truncation would leave none of.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from stepmark.training.events import Evaluated, StepDone
 from stepmark.training.fingerprint import fingerprint
 from stepmark.training.lora import adapt
 from stepmark.training.precision import Precision, precision_of
+from stepmark.training.processes import check_share, processes
 from stepmark.training.trackers import Trackers, check_trackers
 
 from .batches import Batches
@@ -85,6 +87,7 @@ def prepare(config: PrmConfig) -> Prepared:
         ConfigError: a tag or label is not one token, or a tracker is not known.
     """
     check_trackers(config.algorithm.trackers)
+    check_share(config.algorithm.rows_per_step, config.model.device)
     data = config.data
     source = read_rows(
         data.rows,
@@ -119,7 +122,7 @@ def train_step_model(
         prepared: from `prepare`.
         out: the run folder; it is made, or continued with ``resume``.
         resume: continue the run that lies there.
-        on_event: told what happens.
+        on_event: told what happens, in the first of several processes.
 
     Raises:
         SetupError: the base cannot be loaded.
@@ -145,22 +148,27 @@ def train_step_model(
         problems={row.problem.text for row in prepared.source.train},
         known=read_problems(Path(config.model.base).expanduser()) or (),
     )
-    counts = prepared.to_row()
     with begun(out, config, hashes, weights, resume=resume) as run:
-        write_json(run.path / "data.json", counts)
+        keep_counts(run, prepared.to_row())
         return followed(run, config, learner, precision, on_event)
 
 
 def check_folder(out: Path, config: Table, hashes: Mapping[str, str], *, resume: bool) -> None:
     """Refuse a run folder that cannot be used, before weights are loaded."""
-    manifest = build_manifest(config=plain(config), data_hashes=hashes)
-    RunFolder.check(out, plain(config), manifest, resume=resume, may_change=MAY_CHANGE)
+    here = processes()
+    if here.is_first:
+        manifest = build_manifest(config=plain(config), data_hashes=hashes)
+        RunFolder.check(out, plain(config), manifest, resume=resume, may_change=MAY_CHANGE)
+    here.exchange(None)
 
 
 def begun(
     out: Path, config: Any, hashes: Mapping[str, str], weights: str, *, resume: bool
-) -> RunFolder:
-    """The run folder, made or continued."""
+) -> AbstractContextManager[RunFolder]:
+    """The run folder, made or continued, and locked; the first process does so for all."""
+    processes().check_equal(weights, "weights to begin with")
+    if not processes().is_first:
+        return nullcontext(RunFolder(out))
     manifest = build_manifest(
         config=plain(config),
         seeds={"run": config.algorithm.seed},
@@ -170,6 +178,12 @@ def begun(
     return RunFolder.create(out, plain(config), manifest, resume=resume, may_change=MAY_CHANGE)
 
 
+def keep_counts(run: RunFolder, counts: Mapping[str, Any]) -> None:
+    """What became of the labels, as ``data.json`` of the run."""
+    if processes().is_first:
+        write_json(run.path / "data.json", counts)
+
+
 def followed(
     run: RunFolder,
     config: Any,
@@ -177,11 +191,13 @@ def followed(
     precision: Precision,
     on_event: Callable[[Event], None] | None,
 ) -> FitResult:
-    """The training itself, told to whoever watches and to the trackers."""
-    with Trackers(config.algorithm.trackers, run.path, flatten(plain(config))) as trackers:
+    """The training itself; the first process tells whoever watches, and the trackers."""
+    is_first = processes().is_first
+    names = config.algorithm.trackers if is_first else ()
+    with Trackers(names, run.path, flatten(plain(config))) as trackers:
 
         def tell(event: Event) -> None:
-            if on_event is not None:
+            if on_event is not None and is_first:
                 on_event(event)
             if isinstance(event, StepDone):
                 trackers.log(event.step, event.metrics)

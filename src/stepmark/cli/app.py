@@ -16,6 +16,7 @@ from stepmark import __version__
 from stepmark.errors import Error
 
 from .console import err
+from .launched import is_first, wait_silently
 
 __all__ = ["app", "main"]
 
@@ -86,7 +87,10 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as stop:
         return stop.exit_code
     except UsageProblem as error:
-        _show_usage(error, "--json" in arguments)
+        if is_first():
+            _show_usage(error, "--json" in arguments)
+        else:
+            wait_silently()
         return 2
     except (typer.Abort, KeyboardInterrupt):
         err.print("stopped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
@@ -51,8 +52,16 @@ def stoppable(command: str) -> Iterator[None]:
 
 def same_command(out: Path, *flags: str) -> str:
     """The command line of this process to paste, with ``--out`` and flags that it lacks."""
-    words = ["stepmark", *sys.argv[1:]]
+    words = [*_launcher(), "stepmark", *sys.argv[1:]]
     if not any(word == "--out" or word.startswith("--out=") for word in words):
         words += ["--out", str(out)]
     words += [flag for flag in flags if flag not in words]
     return shlex.join(words)
+
+
+def _launcher() -> list[str]:
+    """What started this process together with others of this machine; nothing where it is alone."""
+    world = os.environ.get("WORLD_SIZE", "1")
+    if world == "1" or os.environ.get("LOCAL_WORLD_SIZE") != world:
+        return []
+    return ["torchrun", "--nproc_per_node", world, "--no-python"]

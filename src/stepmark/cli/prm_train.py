@@ -11,6 +11,7 @@ from stepmark.errors import ConfigError
 
 from .console import Debug, Json, emit, err, grid, out, say, warn
 from .interrupt import same_command, stoppable
+from .launched import speaking_once
 
 if TYPE_CHECKING:
     from stepmark.config import Composed
@@ -36,6 +37,7 @@ Resume = Annotated[bool, typer.Option(help="Continue the run in --out.")]
 DryRun = Annotated[bool, typer.Option(help="Check settings and rows; load no weights.")]
 
 
+@speaking_once
 def train(
     base: Base = None,
     data: Data = None,

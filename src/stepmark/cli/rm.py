@@ -11,6 +11,7 @@ from stepmark.errors import ConfigError
 
 from .console import Debug, Json, emit, err, grid, say
 from .interrupt import same_command, stoppable
+from .launched import speaking_once
 from .prm_train import (
     Base,
     DryRun,
@@ -47,6 +48,7 @@ def _root() -> None: ...
 
 
 @app.command()
+@speaking_once
 def train(
     base: Base = None,
     data: Data = None,
