@@ -53,7 +53,8 @@ class SkyworkEncoder:
         Raises:
             DataError: there are no steps, or one is blank.
         """
-        each = [[line for line in step.splitlines() if line.strip()] for step in steps]
+        texts = (step.replace("\r\n", "\n") for step in steps)
+        each = [[line for line in text.split("\n") if line.strip()] for text in texts]
         if blank := next((n for n, lines in enumerate(each, 1) if not lines), 0):
             raise DataError(
                 f"Step {blank} of problem {problem.id!r} is blank, and a Skywork model has no "

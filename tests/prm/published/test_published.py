@@ -116,6 +116,15 @@ def test_skywork_is_the_sigmoid_of_a_value_at_every_newline(skywork: Any) -> Non
     assert scores(scorer) == pytest.approx(wanted.tolist(), abs=1e-5)
 
 
+def test_skywork_divides_at_newlines_alone(skywork: Any) -> None:
+    encoder = load("skywork", skywork[0]).encoder  # type: ignore[attr-defined]
+    for mark in ("\f", "\v", "\x85", "\u2028", "\r"):
+        row = encoder.encode(PROBLEM, (f"a{mark}rac", "so"))
+        assert encoder.lines.tokenizer.decode(row.ids) == f"a{mark}rac\nso\n"
+    row = encoder.encode(PROBLEM, ("a\r\n\r\nb",))
+    assert encoder.lines.tokenizer.decode(row.ids) == "a\nb\n"
+
+
 def test_skywork_collapses_blank_lines_and_scores_a_step_at_its_last_line(skywork: Any) -> None:
     scorer = load("skywork", skywork[0])
     lines = scores(scorer, StepItem(PROBLEM, ("3 + 4", "= 7.", "So 7.")))
