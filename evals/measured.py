@@ -23,10 +23,15 @@ class Measured:
     """Problems."""
     k: int
     scorer: str | None = None
-    """Key of the scorer that chooses."""
+    """Key of the scorer that chooses, or weighs votes."""
     aggregation: str | None = None
     unscored: int = 0
-    """Completions that the scorer could not score in full: they stand below all others."""
+    """Completions that the scorer could not score in full: they stand below all others, and their
+    votes count nothing."""
+    equality: str | None = None
+    """Of votes: key of the verifier that says which results are equal."""
+    draws: int = 0
+    """Subsets of k that were drawn per problem; 0: exact, all were counted."""
 
     def to_row(self) -> dict[str, Any]:
         """The numbers for machines."""

@@ -61,8 +61,7 @@ def table_text(results: Sequence[EvalResult], further: Further = ()) -> str:
         rows.append(_row(result))
         rows += [_further_row(result, measured) for measured in more]
     said = footnote(results)
-    if chosen := [one for more in further for one in more if one.scorer]:
-        said += f"  \n{_choice_note(chosen)}"
+    said += "".join(f"  \n{note}" for note in _choice_notes([m for more in further for m in more]))
     return f"{markdown_table(HEADERS, rows)}\n\n{said}\n"
 
 
@@ -97,14 +96,32 @@ def _further_row(result: EvalResult, measured: Measured) -> tuple[str, ...]:
     return tuple(own)
 
 
-def _choice_note(chosen: Sequence[Measured]) -> str:
-    scorers = ", ".join(dict.fromkeys(one.scorer or "" for one in chosen))
-    unscored = max(one.unscored for one in chosen)
-    left = f" {count(unscored)} completions have no whole score and stand last." if unscored else ""
-    return (
-        f"bon@k: of k completions the one whose steps score highest ({scorers}), the exact mean "
-        f"over all subsets; those that tie share.{left}"
-    )
+def _choice_notes(measured: Sequence[Measured]) -> list[str]:
+    """How the further rows choose among completions."""
+    kinds = {one.metric.partition("@")[0] for one in measured}
+    notes: list[str] = []
+    if chosen := [one for one in measured if one.scorer]:
+        scorers = ", ".join(dict.fromkeys(one.scorer or "" for one in chosen))
+        unscored = max(one.unscored for one in chosen)
+        left = f" {count(unscored)} completions have no whole score and stand last."
+        if "bon" in kinds:
+            notes.append(
+                f"bon@k: of k completions the one whose steps score highest ({scorers}), the exact "
+                f"mean over all subsets; those that tie share.{left if unscored else ''}"
+            )
+        if "wmaj" in kinds:
+            notes.append(f"wmaj@k: as maj@k, every vote counting its score ({scorers}).")
+    if voted := [one for one in measured if one.equality]:
+        equalities = ", ".join(dict.fromkeys(one.equality or "" for one in voted))
+        draws = max(one.draws for one in voted)
+        how = (
+            f"some by {count(draws)} drawn subsets" if draws else "the exact mean over all subsets"
+        )
+        notes.append(
+            f"maj@k: the result that most of k completions have, equal ones as one "
+            f"({equalities}), {how}; those that tie share, and one without a result does not vote."
+        )
+    return notes
 
 
 def short_name(model: str) -> str:

@@ -149,9 +149,38 @@ def test_the_table_reads_scores_as_the_best_of_k(capsys: pytest.CaptureFixture[s
     assert "bon@4:digits:min" in Path("t.md").read_text()
 
 
+def test_the_table_counts_votes_by_the_verifiers_equality(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evaluate()
+    assert score("r") == 0
+    capsys.readouterr()
+    metrics = "maj@3,wmaj@3:digits:min,mean@4,maj@1"
+    assert command.run(["eval", "table", "r", "--metrics", metrics]) == 0
+    text = capsys.readouterr().out
+    assert "equal ones as one (math@2), the exact mean over all subsets" in text
+    assert "every vote counting its score (digits@" in text
+    command.run(["eval", "table", "r", "--json", "--metrics", metrics])
+    _, majority, weighted, mean, one = json.loads(capsys.readouterr().out)["rows"]
+    store = RunFolder.open(Path("r")).samples
+    right: dict[str, list[float]] = {}
+    for key, verdict in store.verdicts("math@2").items():
+        right.setdefault(key.id, []).append(float(verdict.correct is True))
+    # Wrong completions all say 1: of three, the result that two or more of them have.
+    votes = [sum(sum(some) >= 2 for some in combinations(row, 3)) / 4 for row in right.values()]
+    assert majority["accuracy"] == pytest.approx(sum(votes) / 6)
+    assert (majority["equality"], majority["draws"], majority["scorer"]) == ("math@2", 0, None)
+    assert weighted["scorer"] == store.score_keys()[0]
+    assert one["accuracy"] == pytest.approx(mean["accuracy"])
+
+
 @pytest.mark.parametrize(
     ("metrics", "said"),
     [
+        ("maj@2:digits:min", "no other metric has a scorer"),
+        ("wmaj@2", "wmaj weighed by one"),
+        ("wmaj@2:digits:mn", "Did you mean 'min'"),
+        ("maj@9", "has 4 of"),
         ("bon@2:digits:mn", "Did you mean 'min'"),
         ("bon@2", "best of K is chosen by a scorer"),
         ("best@2", "Known are mean@K, pass@K and bon@K:SCORER:AGGREGATION"),

@@ -36,6 +36,8 @@ class CurvePoint(NamedTuple):
     mean: float
     interval: Interval
     """95 %, over problems."""
+    se: float | None = None
+    """Standard error over problems; None for one problem."""
     draws: int = 0
     """Subsets that were drawn of a problem where not all could be counted; 0: exact."""
 
@@ -124,5 +126,6 @@ def accuracy_curve(
         found = [expected_at_k(drawn, method, k) for drawn in problems]
         whole = mean_at_k([[min(1.0, max(0.0, one.value))] for one in found])
         draws = max(one.draws for one in found)
-        points.append(CurvePoint(k, whole.mean, whole.interval, draws))
+        se = whole.se if len(problems) > 1 else None
+        points.append(CurvePoint(k, whole.mean, whole.interval, se, draws))
     return tuple(points)
