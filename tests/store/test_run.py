@@ -101,3 +101,15 @@ def test_the_lock_is_held_within_the_block_only(tmp_path: Path) -> None:
         pass
     with RunFolder.open(run.path):
         pass
+
+
+def test_a_run_of_an_earlier_version_is_refused_with_the_reason(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "r", CONFIG, manifest(weights_hash="ab"))
+    more = CONFIG | {"average": "steps"}
+    with pytest.raises(RunError, match=r"average is 'steps' and is not among(.|\n)*earlier Step"):
+        RunFolder.check(tmp_path / "r", more, manifest(weights_hash="ab"), resume=True)
+    with pytest.raises(RunError, match=r"weights was 'ab' and is now 'cd'(.|\n)*earlier Stepmark"):
+        RunFolder.create(tmp_path / "r", CONFIG, manifest(weights_hash="cd"), resume=True)
+    fewer = {key: value for key, value in CONFIG.items() if key != "seed"}
+    with pytest.raises(RunError, match="seed was 0 and is no setting now"):
+        RunFolder.create(tmp_path / "r", fewer, manifest(weights_hash="ab"), resume=True)

@@ -156,15 +156,7 @@ class RunFolder:
         changed |= differing(*hashes)
         changed = {key: both for key, both in changed.items() if key not in may_change}
         if changed:
-            shown = "; ".join(
-                f"{name} was {old!r} and is now {new!r}"
-                for name, (old, new) in list(changed.items())[:4]
-            )
-            more = f"; and {len(changed) - 4} more" if len(changed) > 4 else ""
-            raise RunError(
-                f"{str(self.path)!r} was made with other settings: {shown}{more}. "
-                "Resume with the earlier ones, or choose another folder for --out."
-            )
+            raise RunError(_refusal(self.path, changed))
 
     def _tell_packages(self, manifest: Mapping[str, Any]) -> None:
         earlier = self.manifest()
@@ -213,6 +205,31 @@ class RunFolder:
     def timings(self) -> list[dict[str, Any]]:
         """One row per step, in order, in seconds."""
         return _by_step(read_rows(self.path / "timings.jsonl"))
+
+
+def _refusal(path: Path, changed: Mapping[str, tuple[Any, Any]]) -> str:
+    """Which settings differ, what to do, and where an earlier version may be the reason."""
+    shown = "; ".join(_difference(name, *both) for name, both in list(changed.items())[:4])
+    more = f"; and {len(changed) - 4} more" if len(changed) > 4 else ""
+    reasons: list[str] = []
+    if any(name.startswith("hashes.weights") for name in changed):
+        reasons.append("weights that nobody changed have another name")
+    if any(old is None and not name.startswith("hashes.") for name, (old, _) in changed.items()):
+        reasons.append("a setting is missing")
+    why = (
+        f" (Where an earlier Stepmark began the run, {' and '.join(reasons)}: finish it with that "
+        "one.)"
+    )
+    return (
+        f"{str(path)!r} was made with other settings: {shown}{more}. Resume with the earlier ones, "
+        f"or choose another folder for --out.{why if reasons else ''}"
+    )
+
+
+def _difference(name: str, old: Any, new: Any) -> str:
+    if old is None:
+        return f"{name} is {new!r} and is not among its settings"
+    return f"{name} was {old!r} and is {'no setting now' if new is None else f'now {new!r}'}"
 
 
 def _check_writable(path: Path) -> None:
