@@ -44,15 +44,46 @@ def story(draw: random.Random) -> tuple[str, int, list[int]]:
     return " ".join([*words, f"how many {thing} now ?"]), start, changes
 
 
-def solution(draw: random.Random, start: int, changes: Sequence[int]) -> dict[str, Any]:
-    """The lines of a solution with a label each; it ends at its first error."""
-    bad = draw.randint(0, len(changes)) if draw.random() < WRONG_SHARE else None
+def places(kinds: Sequence[str], start: int, changes: Sequence[int]) -> list[tuple[int, str]]:
+    """Lines that can hold an error of these kinds: ``arith``, ``carry``, ``final``."""
+    found: list[tuple[int, str]] = []
+    here = start
+    for number, change in enumerate(changes):
+        if "arith" in kinds:
+            found.append((number, "arith"))
+        if "carry" in kinds and number and wrong_starts(here, change):
+            found.append((number, "carry"))
+        here += change
+    return [*found, (len(changes), "final")] if "final" in kinds else found
+
+
+def wrong_starts(here: int, change: int) -> list[int]:
+    """Numbers that are not the last result, and from which the next one can still be written."""
+    return [n for n in range(LARGEST + 1) if n != here and 0 <= n + change <= LARGEST]
+
+
+def solution(
+    draw: random.Random,
+    start: int,
+    changes: Sequence[int],
+    kinds: Sequence[str] = ("arith", "final"),
+) -> dict[str, Any]:
+    """The lines of a solution with a label each; it ends at its first error.
+
+    ``arith`` gets a sum wrong, ``final`` gives another answer than the last result, and ``carry``
+    works on, without a slip, from a number that is not the last result.
+    """
+    is_bad = draw.random() < WRONG_SHARE
+    able = places(kinds, start, changes)
+    bad, kind = draw.choice(able) if is_bad and able else (None, "")
     lines: list[str] = []
     here = start
     for number, change in enumerate([*changes, None]):
+        if number == bad and kind == "carry":
+            here = draw.choice(wrong_starts(here, change or 0))
         result = here if change is None else here + change
         said = result
-        if number == bad:
+        if number == bad and kind != "carry":
             said = draw.choice([other for other in range(LARGEST + 1) if other != result])
         if change is None:
             lines.append(f"answer {said}")
@@ -64,12 +95,14 @@ def solution(draw: random.Random, start: int, changes: Sequence[int]) -> dict[st
     return {"steps": lines, "labels": [int(number != bad) for number in range(len(lines))]}
 
 
-def rows(count: int, seed: int) -> Iterator[dict[str, Any]]:
+def rows(
+    count: int, seed: int, kinds: Sequence[str] = ("arith", "final")
+) -> Iterator[dict[str, Any]]:
     """Labelled solutions, as `stepmark.prm.labelled_steps` reads them."""
     draw = random.Random(seed)
     for _ in range(count):
         text, start, changes = story(draw)
-        yield {"problem": text, **solution(draw, start, changes), "origin": "rule"}
+        yield {"problem": text, **solution(draw, start, changes, kinds), "origin": "rule"}
 
 
 def make_base(folder: Path) -> Path:

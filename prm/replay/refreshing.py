@@ -35,7 +35,8 @@ from stepmark.types import LabelledSteps
 
 from .buffer import ReplayBuffer
 from .config import RefreshConfig
-from .draw import Balance, Mixture, draw
+from .draw import Mixture
+from .drawing import drawn
 from .figures import Change, Figures, HeldOut, Read, change, held_out, read
 from .gate import Decision, judge
 from .learning import Learnt, encode_mixture, label_rule, learn
@@ -53,7 +54,7 @@ from .rounds import (
     work_folder,
 )
 
-__all__ = ["RefreshOutcome", "drawn", "refresh"]
+__all__ = ["RefreshOutcome", "refresh"]
 
 PROBE = "probe.jsonl"
 ON_PROBE = "probe"
@@ -85,6 +86,23 @@ class RefreshOutcome:
     """Of the round."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Wall time by part; of the call that did the work."""
+
+    def to_row(self) -> dict[str, Any]:
+        """The outcome as plain values."""
+        return {
+            "round": self.round,
+            "accepted": self.accepted,
+            "model": str(self.model),
+            "reasons": list(self.reasons),
+            "before": {name: one.to_row() for name, one in self.before.items()},
+            "after": {name: one.to_row() for name, one in self.after.items()},
+            "changes": {name: one._asdict() for name, one in self.changes.items()},
+            "row": {str(number): value for number, value in self.row.items()},
+            "mixture": dict(self.counts),
+            "rescale": None if self.rescale is None else self.rescale.to_row(),
+            "folder": str(self.folder),
+            "seconds": dict(self.seconds),
+        }
 
 
 def refresh(
@@ -141,24 +159,6 @@ def refresh(
         return _outcome(known, place, round)
 
 
-def drawn(buffer: ReplayBuffer, round: int, settings: RefreshConfig) -> Mixture:
-    """What a refresh with these settings would learn from.
-
-    Raises:
-        RunError: the round is missing or half-written.
-    """
-    table = settings.replay
-    return draw(
-        buffer,
-        round,
-        history_share=table.share,
-        seed=table.seed,
-        reading=table.reading,
-        weight=table.weight,
-        balance=None if table.error_share is None else Balance(*table.error_share),
-    )
-
-
 class Refresh:
     """One refresh that is to be done; `refresh` is the way in."""
 
@@ -197,7 +197,9 @@ class Refresh:
         record = self._record(inputs, mixture, result, before, after, changes, decision)
         started = time.perf_counter()
         accepted = candidate if decision.accepted else None
-        publish_round(self.out, self.round, record, accepted, {"seconds": self.seconds})
+        metrics = self.work / "run" / "metrics.jsonl"
+        times = {"seconds": self.seconds}
+        publish_round(self.out, self.round, record, accepted, times, metrics)
         self.seconds["publish"] = time.perf_counter() - started
         return {**record, "seconds": self.seconds}
 

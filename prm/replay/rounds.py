@@ -5,6 +5,7 @@
     OUT/rounds/3/rm/             the refreshed reward model, where it was accepted
     OUT/rounds/3/manifest.json   what it was made of, and its figures before and after
     OUT/rounds/4/rejected.json   the same of a round that was rejected
+    OUT/rounds/3/metrics.jsonl   its training, step by step
     OUT/current                  link to the newest accepted model; switched by one rename
     OUT/probe.jsonl              the frozen probe set
     OUT/work/                    a round that is under way
@@ -99,7 +100,12 @@ def finished_rounds(out: Path) -> dict[int, dict[str, Any]]:
 
 
 def publish_round(
-    out: Path, round: int, row: Mapping[str, Any], model: Path | None, times: Mapping[str, Any]
+    out: Path,
+    round: int,
+    row: Mapping[str, Any],
+    model: Path | None,
+    times: Mapping[str, Any],
+    metrics: Path | None = None,
 ) -> Path:
     """Put a round where it belongs, whole; an accepted one with its model.
 
@@ -109,6 +115,7 @@ def publish_round(
         row: its record.
         model: folder of the checkpoint; None for a rejected round.
         times: in seconds; beside the record, which holds none.
+        metrics: of its training, step by step; copied beside the record.
 
     Raises:
         RunError: the round is there already.
@@ -121,6 +128,8 @@ def publish_round(
             shutil.copytree(model, part / MODEL, ignore=leave, copy_function=_link_or_copy)
         write_json(part / (REJECTED if model is None else ACCEPTED), row)
         write_json(part / "timings.json", times)
+        if metrics is not None and metrics.is_file():
+            shutil.copy2(metrics, part / "metrics.jsonl")
     return place
 
 

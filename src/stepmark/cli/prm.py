@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import prm_convert, prm_eval, prm_inspect, prm_report, prm_score, prm_train
+from . import prm_convert, prm_eval, prm_inspect, prm_refresh, prm_report, prm_score, prm_train
 
 __all__ = ["app"]
 
@@ -14,6 +14,7 @@ app = typer.Typer(
 app.command("convert")(prm_convert.convert)
 app.command("eval")(prm_eval.evaluate)
 app.command("inspect")(prm_inspect.inspect)
+app.command("refresh")(prm_refresh.refresh)
 app.command("report")(prm_report.report)
 app.command("score")(prm_score.score)
 app.command("train")(prm_train.train)
