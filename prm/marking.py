@@ -67,14 +67,14 @@ def _checked(scorer: StepScorer, text: str) -> list[Span]:
 def joined(spans: Sequence[Span], offsets: Sequence[Span]) -> list[Span]:
     """The spans, with each in which no token starts joined to the one before it."""
     starts = [start for start, end in offsets if end > start]
-    joined: list[Span] = []
+    kept: list[Span] = []
     for first, end in spans:
         has_token = bisect_left(starts, first) < bisect_left(starts, end)
-        if joined and not has_token:
-            joined[-1] = (joined[-1][0], end)
+        if kept and not has_token:
+            kept[-1] = (kept[-1][0], end)
         else:
-            joined.append((first, end))
-    return joined
+            kept.append((first, end))
+    return kept
 
 
 def score_steps(

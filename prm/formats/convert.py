@@ -116,7 +116,7 @@ def convert_file(
         out: a path that ends in ``.jsonl``.
         format: a registered name with settings, or a format; guessed from the rows when None.
         repairs: how rows are mended; by default they are rejected.
-        written_as: the format to write: ``stepmark``, or ``trl``.
+        written_as: the format to write: ``stepmark``, ``math-shepherd`` or ``trl``.
         limit: stop after so many rows of the source.
         on_format: called with the format before the first row is read.
         on_progress: called with done and total, in bytes or rows.
@@ -176,8 +176,10 @@ def _writer(name: str) -> Any:
     made = load_format(name)
     if not hasattr(made, "write"):
         able = [one for one in formats.names() if hasattr(formats.load(one), "write")]
+        *most, last = able
         raise ConfigError(
-            f"The format {name!r} can be read and not written. Write {' or '.join(able)} instead."
+            f"The format {name!r} can be read and not written. Write {', '.join(most)} or {last} "
+            "instead."
         )
     return made
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepmark.errors import ConfigError
+from stepmark.types import LabelledSteps
 
 from .cells import choice_of
 from .rejects import Rejected, RejectReason
 
-__all__ = ["StepMark", "Tail"]
+__all__ = ["StepMark", "Tail", "labelled_head"]
 
 Labels = tuple[float | None, ...]
 
@@ -81,3 +82,26 @@ class Tail:
             f"text without a label follows the last one: {text[:40]!r}; tail=mask keeps it as a "
             "step without label, tail=drop leaves it out",
         )
+
+
+def labelled_head(labelled: LabelledSteps, layout: str) -> tuple[tuple[str, ...], list[float]]:
+    """Steps and labels up to the last label, for a layout that knows no masked ones.
+
+    Steps after the last label are cut off: nothing is said of them.
+
+    Raises:
+        Rejected: no step has a label, or one before the last label has none.
+    """
+    labels = list(labelled.labels)
+    while labels and labels[-1] is None:
+        labels.pop()
+    if not labels:
+        raise Rejected(RejectReason.NO_LABELS, f"no step has a label, and {layout} needs one each")
+    known = [label for label in labels if label is not None]
+    if len(known) < len(labels):
+        raise Rejected(
+            RejectReason.MASKED_BETWEEN,
+            f"step {labels.index(None) + 1} has no label and a later one has; {layout} would take "
+            "it for false",
+        )
+    return labelled.steps[: len(labels)], known

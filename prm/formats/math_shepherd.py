@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from stepmark.types import LabelKind, LabelledSteps, Problem
 
 from .cells import choice_of, label_list, need_text, other_columns
-from .marked import StepMark, Tail
+from .marked import StepMark, Tail, labelled_head
 from .rejects import LeftOut, Rejected, RejectReason
 from .rows import problem_id
 
@@ -80,6 +80,35 @@ class MathShepherd:
             final_correct=bool(last) if is_answer else None,
             meta=other_columns(row, "input", "label", "value"),
         )
+
+    def write(self, labelled: LabelledSteps) -> dict[str, Any]:
+        """The published row: hard labels in the first shape, soft ones in the second.
+
+        Steps are numbered (``Step 2: ...``) where they do not begin so themselves: the layout finds
+        the first one by its mark. Steps after the last label are cut off: it knows no masked one.
+
+        Raises:
+            Rejected: no label, one before the last is missing, or a text holds the tag or the mark.
+        """
+        steps, labels = labelled_head(labelled, "Math-Shepherd")
+        lines = [f"{self._numbered(step, at)} {self.tag}" for at, step in enumerate(steps, 1)]
+        text = f"{labelled.problem.text.strip()} " + "\n".join(lines)
+        chunks = text.split(self.tag)
+        if len(chunks) != len(lines) + 1:
+            raise Rejected(
+                RejectReason.STRAY_TAG, f"problem or steps hold the tag {self.tag!r} themselves"
+            )
+        self._mark.find(text)
+        task = str(labelled.meta.get("task") or labelled.problem.task)
+        if labelled.kind == "soft":
+            return {"input": text, "value": [float(label) for label in labels], "task": task}
+        signs = ["+" if label else "-" for label in labels]
+        marked = "".join(map("".join, zip(chunks, [*signs, ""], strict=True)))
+        return {"input": text, "label": marked, "task": task}
+
+    def _numbered(self, step: str, number: int) -> str:
+        mark = self._mark.marks[0].replace("1", str(number))
+        return step.strip() if step.strip().startswith(mark) else f"{mark} {step.strip()}"
 
     def _labels(self, row: Row, chunks: list[str]) -> tuple[Labels, LabelKind]:
         """One label a tag, in the order of the tags."""

@@ -52,7 +52,7 @@ class RejectReason(StrEnum):
     PREFIX_WITHOUT_PROBLEM = "prefix_without_problem"
     """A solution prefix does not begin with the problem, or a tree's root is another text."""
     MASKED_BETWEEN = "masked_between"
-    """TRL's layout has no masked labels, and this row has one before its last label."""
+    """The layout to write has no masked labels, and this row has one before its last label."""
 
 
 class Rejected(Error, ValueError):

@@ -26,6 +26,7 @@ from .rejects import LeftOut, Rejected, RejectReason
 from .source import Source
 
 __all__ = [
+    "TEXTS",
     "StepmarkRows",
     "labelled_steps",
     "problem_id",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 Row = Mapping[str, Any]
+TEXTS = ("completion", "response", "output", "solution")
+"""Columns of a row that may hold a solution which is not divided yet."""
 NEEDED = ("problem", "steps", "labels")
 KNOWN = (*NEEDED, "id", "problem_id", "gold", "kind", "origin", "source", "final_correct", "meta")
 

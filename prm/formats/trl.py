@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from stepmark.types import LabelledSteps, Problem
 
 from .cells import label_list, need_text, other_columns, text_list
-from .rejects import LeftOut, Rejected, RejectReason
+from .marked import labelled_head
+from .rejects import LeftOut
 from .rows import problem_id
 
 __all__ = ["TrlStepwise"]
@@ -48,20 +49,10 @@ class TrlStepwise:
         Raises:
             Rejected: a step before the last label has none.
         """
-        labels = list(labelled.labels)
-        while labels and labels[-1] is None:
-            labels.pop()
-        if not labels:
-            raise Rejected(RejectReason.NO_LABELS, "no step has a label, and TRL needs one each")
-        if None in labels:
-            raise Rejected(
-                RejectReason.MASKED_BETWEEN,
-                f"step {labels.index(None) + 1} has no label and a later one has; TRL would take "
-                "it for false",
-            )
+        steps, labels = labelled_head(labelled, "TRL")
         hard = labelled.kind == "hard"
         return {
             "prompt": labelled.problem.text,
-            "completions": list(labelled.steps[: len(labels)]),
+            "completions": list(steps),
             "labels": [bool(label) if hard else label for label in labels],
         }

@@ -94,7 +94,7 @@ def test_trl_is_written_when_asked_for() -> None:
         (["--set", "tail=mask"], "no setting 'tail'"),
         (["--set", "after_error"], "has no value"),
         (["--after-error", "drop"], "It is one of: keep, mask, negative"),
-        (["--to", "qwen"], "Write stepmark or trl instead"),
+        (["--to", "qwen"], "Write math-shepherd, stepmark or trl instead"),
         (["--format", "tlr"], "Did you mean 'trl'?"),
         (["--format", "prm800k"], ""),
     ],

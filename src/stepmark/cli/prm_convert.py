@@ -27,7 +27,9 @@ Out = Annotated[Path, typer.Option("--out", metavar="PATH.jsonl", help="Where th
 Format = Annotated[
     str | None, typer.Option("--format", metavar="NAME", help="The layout; else it is guessed.")
 ]
-To = Annotated[str, typer.Option("--to", help="The layout to write: stepmark, or trl.")]
+To = Annotated[
+    str, typer.Option("--to", help="The layout to write: stepmark, math-shepherd or trl.")
+]
 Neutral = Annotated[
     str | None, typer.Option(help="PRM800K's rating 0: positive, negative or mask.")
 ]

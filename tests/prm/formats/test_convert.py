@@ -250,7 +250,7 @@ def test_a_row_that_cannot_be_written_counts_as_rejected_and_no_more(convert: An
 
 
 def test_only_formats_that_can_be_written_are_written(convert: Any) -> None:
-    with pytest.raises(ConfigError, match="Write stepmark or trl instead"):
+    with pytest.raises(ConfigError, match="Write math-shepherd, stepmark or trl instead"):
         convert([GOOD], written_as="qwen")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from stepmark.errors import ConfigError
 from stepmark.prm.formats import Rejected, load_format
 from stepmark.prm.formats.math_shepherd import MathShepherd
+from stepmark.types import LabelledSteps, Problem
 
 INPUT = (
     "Ana has 3 pens. How many? Step 1: 1 + 2 - 0 = 3. ки\nStep 2: 3 + 8 = 12. The answer is: 12 ки"
@@ -127,3 +129,47 @@ def test_an_unknown_word_for_a_setting_is_refused() -> None:
 def test_shares_of_rollouts_stay_estimates_where_all_are_whole(read: Any) -> None:
     [found] = read("math-shepherd", {"input": INPUT, "value": [1.0, 0.0]})
     assert (found.labels, found.kind) == ((1, 0), "soft")
+
+
+def labelled(*labels: float | None, steps: tuple[str, ...] = (), kind: str = "hard") -> Any:
+    texts = steps or tuple(f"{number} + 1 - 0" for number, _ in enumerate(labels))
+    problem = Problem("p", "Ana has 3 - 1 pens. How many?", "2", task="own")
+    return LabelledSteps(problem, texts, labels, kind)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_what_is_written_is_read_back_with_the_same_labels(marks: list[bool]) -> None:
+    row = MathShepherd().write(labelled(*map(float, marks)))
+    [found] = MathShepherd().read(row)
+    assert isinstance(found, LabelledSteps)
+    assert found.labels == tuple(map(float, marks))
+    assert (found.kind, found.problem.text) == ("hard", "Ana has 3 - 1 pens. How many?")
+    assert found.steps[-1] == f"Step {len(marks)}: {len(marks) - 1} + 1 - 0"
+    assert MathShepherd().write(found) == {**row, "task": "own"}
+
+
+def test_estimates_are_written_in_the_second_shape_and_stay_estimates() -> None:
+    row = MathShepherd().write(labelled(1.0, 0.375, 0.0, kind="soft"))
+    [found] = MathShepherd().read(json.loads(json.dumps(row)))
+    assert isinstance(found, LabelledSteps)
+    assert (found.labels, found.kind) == ((1.0, 0.375, 0.0), "soft")
+
+
+def test_steps_behind_the_last_label_are_not_written() -> None:
+    row = MathShepherd().write(labelled(1, 0, None, None))
+    assert row["label"].endswith("Step 1: 0 + 1 - 0 +\nStep 2: 1 + 1 - 0 -")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (labelled(None, None), "no_labels"),
+        (labelled(1, None, 0), "masked_between"),
+        (labelled(1, 0, steps=("a", "the tag ки")), "stray_tag"),
+        (labelled(1, 0, steps=("a", "see Step 1: b")), "step_mark"),
+    ],
+)
+def test_what_the_layout_cannot_say_is_rejected(bad: LabelledSteps, reason: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        MathShepherd().write(bad)
+    assert caught.value.reason == reason
