@@ -5,6 +5,7 @@ say that the step is right.
 """
 
 from .annotator import Annotator
+from .asking import upper_bound
 from .counts import Cost, Counts
 from .estimates import AnnotatedSteps, StepEstimate, StepReason, estimate_of
 from .items import Prefix, ToAnnotate, from_sample, from_steps
@@ -23,4 +24,5 @@ __all__ = [
     "estimate_of",
     "from_sample",
     "from_steps",
+    "upper_bound",
 ]

@@ -13,8 +13,9 @@ from stepmark.protocols import Engine, OutcomeVerifier
 from stepmark.store import SampleStore
 from stepmark.types import Item
 
+from .asking import asks_root, most_asked, prefixes_without_room, refusal, upper_bound
 from .counts import Cost, Counts
-from .estimates import AnnotatedSteps, StepEstimate, StepReason, labelled_row
+from .estimates import AnnotatedSteps, StepEstimate, labelled_row
 from .items import Prefix, ToAnnotate
 from .plans import Outcomes, Wanted, plan_for
 from .rollouts import Rollouts
@@ -105,20 +106,14 @@ class Annotator:
             "settings": {key: value for key, value in words.items() if key != "method"},
         }
 
-    def estimate(self, items: Iterable[ToAnnotate]) -> Cost:
-        """Upper bound of what annotating these solutions takes, before anything is generated.
+    @property
+    def max_length(self) -> int | None:
+        """Tokens that the engine's model can hold, where it says so."""
+        return getattr(self.engine, "max_length", None)
 
-        Equal prefixes of a problem's solutions count once. Early stopping, and a ``binary`` search
-        that meets no noise, stay well below it.
-        """
-        seen: dict[str, tuple[int, int]] = {}
-        for item in items:
-            for steps, each in self._most(item).items():
-                prefix = item.prefix(steps)
-                seen[prefix.name] = each, len(prefix.all_ids)
-        rollouts = sum(each for each, _ in seen.values())
-        most = self.settings.sampling.max_tokens
-        return Cost(rollouts, rollouts * most, sum(each * length for each, length in seen.values()))
+    def estimate(self, items: Iterable[ToAnnotate]) -> Cost:
+        """What annotating these solutions takes at most, see `upper_bound`."""
+        return upper_bound(items, self.settings, self.max_length)
 
     def annotate(self, items: Iterable[ToAnnotate]) -> Iterator[AnnotatedSteps]:
         """Every solution that can be labelled, in the order of the items.
@@ -167,55 +162,17 @@ class Annotator:
             return len(items)
         room = self.budget - self._sampled
         for place, item in enumerate(items):
-            room -= sum(self._most(item).values()) * self.settings.sampling.max_tokens
+            most = most_asked(item, self.settings, self.max_length)
+            room -= sum(most.values()) * self.settings.sampling.max_tokens
             if room < 0:
                 return place
         return len(items)
 
-    def _most(self, item: ToAnnotate) -> dict[int, int]:
-        """Prefixes that may be rolled out, and how often at most."""
-        if self._refusal(item) is not None:
-            return {}
-        settings, steps = self.settings, len(item.steps)
-        is_known = settings.method == "binary" and item.verdict is not None and item.verdict.correct
-        each = settings.most_rollouts(2)
-        no_room = self._no_room(item)
-        asked = () if is_known else (k for k in range(1, steps) if k not in no_room)
-        most = dict.fromkeys(asked, each)
-        return most | ({0: settings.rollouts} if self._asks_root(item) else {})
-
-    def _asks_root(self, item: ToAnnotate) -> bool:
-        return self.settings.skip_settled and (item.root is None or item.root[1] < 2)
-
-    def _no_room(self, item: ToAnnotate) -> frozenset[int]:
-        limit = getattr(self.engine, "max_length", None)
-        if limit is None:
-            return frozenset()
-        room = limit - self.settings.sampling.max_tokens - len(item.prompt.ids)
-        return frozenset(k for k in range(1, len(item.steps)) if item.ends[k - 1] + 1 > room)
-
-    def _refusal(self, item: ToAnnotate) -> str | None:
-        """Why a solution is left out before anything is drawn for it; None where it is not."""
-        settings = self.settings
-        correct = None if item.verdict is None else item.verdict.correct
-        if not item.steps:
-            return "no_steps"
-        if settings.skip_settled and item.root is not None and item.root[1] > 1:
-            hits, every = item.root
-            if hits in (0, every):
-                return "settled"
-        if settings.method == "binary" and item.verdict is not None:
-            if correct is None:
-                return str(StepReason.NO_VERDICT)
-            if correct and settings.right == "skip":
-                return "right"
-        return None
-
     def _plan(self, item: ToAnnotate) -> Generator[Wanted, Mapping[int, Outcomes], Found]:
         """The plan of a solution, after the question whether it needs one."""
-        if (why := self._refusal(item)) is not None:
+        if (why := refusal(item, self.settings)) is not None:
             return why
-        if self._asks_root(item):
+        if asks_root(item, self.settings):
             given = yield {0: self.settings.rollouts}
             known = [outcome for outcome in given[0] if outcome is not None]
             if sum(known) in (0, len(known)):
@@ -225,7 +182,7 @@ class Annotator:
             None if item.verdict is None else item.verdict.correct,
             self.settings,
             is_finished=item.finish == "stop",
-            no_room=self._no_room(item),
+            no_room=prefixes_without_room(item, self.settings, self.max_length),
         )
         if all(estimate.label is None for estimate in found):
             return str(found[0].reason)
@@ -268,7 +225,8 @@ class Annotator:
         return [one.outcome for one in drawn]
 
     def _count_naive(self, item: ToAnnotate) -> None:
-        n, no_room = self.settings.rollouts, self._no_room(item)
+        n = self.settings.rollouts
+        no_room = prefixes_without_room(item, self.settings, self.max_length)
         for steps in (k for k in range(1, len(item.steps)) if k not in no_room):
             prefix = item.prefix(steps)
             drawn = self.rollouts.of(prefix, self._touched.get(prefix.name, 0))

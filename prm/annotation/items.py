@@ -9,6 +9,7 @@ from typing import Any
 
 from stepmark.engines import token_offsets
 from stepmark.engines.specials import hidden, ids_of
+from stepmark.engines.stopping import texts_of
 from stepmark.errors import DataError
 from stepmark.prm.marking import joined
 from stepmark.prm.steps import split_steps, step_texts, step_token_ends
@@ -98,7 +99,7 @@ def from_sample(
         root: right completions of the problem, and all.
 
     Raises:
-        DataError: it has no words.
+        DataError: it has no words, or its ids are those of another tokenizer.
     """
     text = sample.completion
     if not text.strip():
@@ -107,6 +108,12 @@ def from_sample(
             "Leave it out."
         )
     ids = sample.ids or tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+    if not texts_of(tokenizer, [ids])[0].startswith(text):
+        raise DataError(
+            f"The tokens of completion {sample.k} of {sample.id!r} do not read as its text with "
+            "this tokenizer; another one wrote them. Annotate with a model of the same tokenizer, "
+            "or give a file of rows with problem, gold and steps."
+        )
     offsets = token_offsets(tokenizer, ids, text)
     spans = joined(split_steps(text, splitter), offsets)
     return ToAnnotate(
