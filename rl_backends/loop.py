@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any
 
 from stepmark.config.tables import RolloutTable
-from stepmark.errors import Error, Stopped
+from stepmark.errors import Error, GateFailed, Stopped
 from stepmark.protocols import Engine
 from stepmark.store.run import RunFolder
 from stepmark.training.checkpoint import Policy
@@ -89,6 +89,7 @@ def train(
         VerifierError: more error verdicts in one step than ``max_error_share``.
         RunError: a loss or gradient is not finite, no checkpoint is whole, or the run began with
             other models.
+        GateFailed: as many refreshes of a reward model were rejected as are allowed.
         Stopped: by SIGINT or SIGTERM; a checkpoint to resume from is on the disk.
     """
     check_policy(policy.model)
@@ -236,6 +237,15 @@ class Loop:
         self.keeper.change(reward_models=refresher.state())
         self.folder.log_metrics(steps[-1], found)
         self.tell(Refreshed(steps[-1], iteration, found))
+        if steps[-1] < self.config.steps:
+            self._stop_if_rejected()
+
+    def _stop_if_rejected(self) -> None:
+        try:
+            self.parts.refresher.check_rejected()
+        except GateFailed:
+            self.keeper.save()
+            raise
 
     def _stop_if_asked(self) -> None:
         if self.stop.number is None:

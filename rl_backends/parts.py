@@ -12,6 +12,7 @@ from stepmark.training.checkpoint import Policy, fingerprint
 from stepmark.training.precision import Precision
 from stepmark.types import Prompt
 
+from .annotating import Completer
 from .backend import Backend
 from .card import Card
 from .collect import Collector
@@ -27,6 +28,9 @@ from .sources import Drawing
 from .update import Updater
 
 __all__ = ["Parts", "parts_of"]
+
+FOLDER = "reward_models"
+"""Of a run: what its reward models keep there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,15 @@ def parts_of(
     keeper = Keeper(
         run.checkpoints, policy, optimizer, config.keep_checkpoints, tell, pair, card, given
     )
+    completer = None
+    if reward.refresh.generates and backend.source == "rollouts":
+        completer = Completer(
+            drawing.engine, tokenizer, reward.terms[0][0], drawing.sampling, run.path / FOLDER,
+            reward.refresh, seed, lambda: fingerprint(model), precision.sampling,
+            config.max_error_share,
+        )  # fmt: skip
     return Parts(
-        Refresher(reward, run.samples, seed),
+        Refresher(reward, run.samples, seed, run.path / FOLDER, completer),
         frozen,
         Rollouts(backend, model, prompts, collector, frozen, precision, tell),
         Preparation(backend, policy, frozen, critic, drawing, rollout.prompts_per_step, precision),

@@ -7,6 +7,7 @@ Plain functions are verifiers too: see `stepmark.verifiers.from_function`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from stepmark.types import (
@@ -20,7 +21,7 @@ from stepmark.types import (
     Verdict,
 )
 
-__all__ = ["Engine", "OutcomeVerifier", "RewardModel", "StepScorer"]
+__all__ = ["Engine", "KeepsRows", "OutcomeVerifier", "RewardModel", "StepScorer"]
 
 
 @runtime_checkable
@@ -104,6 +105,20 @@ class RewardModel(StepScorer, Protocol):
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a state."""
+        ...
+
+
+@runtime_checkable
+class KeepsRows(Protocol):
+    """What a reward model offers besides that keeps earlier rows and versions of itself.
+
+    It gets no history, for it draws from its own; its state is the name of a version, not weights.
+    A metric ``accepted`` of its refresh says whether the new version took the old one's place (1)
+    or the old one stays (0); the loop counts.
+    """
+
+    def settle(self, folder: Path) -> None:
+        """Keep everything in this folder of the run; called once, before anything else."""
         ...
 
 

@@ -271,21 +271,20 @@ def _verifiers(
 def _scorers(
     config: RunConfig, tasks: Sequence[LoadedTask]
 ) -> tuple[tuple[StepScorer, float], ...]:
-    """The step scorers, and a check of the one that labels steps for those that learn."""
+    """The step scorers, those that learn ready for it, and a check of the one that labels steps."""
     from stepmark.prm import check_scorer_columns, load_scorer
-    from stepmark.protocols import RewardModel
     from stepmark.rl_backends import Reward
-    from stepmark.rl_backends.annotating import labelling_scorer
+
+    from .refreshing import labeller_for, learning
 
     loaded = [(load_scorer(share.reference), share.weight) for share in config.reward.scorers]
-    asked = [scorer for scorer, _ in loaded]
-    annotator = labelling_scorer(config.reward.refresh.annotator)
-    if annotator is not None and any(isinstance(one, RewardModel) for one in asked):
-        asked.append(annotator)
-    for scorer in asked:
+    ready = [(learning(scorer, config), weight) for scorer, weight in loaded]
+    asked = [scorer for scorer, _ in ready]
+    labeller = labeller_for(asked, config)
+    for scorer in asked if labeller is None else [*asked, labeller]:
         for task in tasks:
             check_scorer_columns(scorer, _columns(task.problems), task.name)
-    return Reward(scorers=tuple(loaded)).scorers
+    return Reward(scorers=tuple(ready)).scorers
 
 
 def _columns(problems: Iterable[object]) -> list[str]:

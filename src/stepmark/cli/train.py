@@ -10,6 +10,7 @@ import typer
 from .console import Debug, Json, emit, out, say, warn
 from .golds import tell_golds
 from .memory import memory_line, tell_memory
+from .refreshing import refresh_cost, tell_refresh
 from .replaying import replay_file
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def _dry_run(composed: Composed, as_json: bool) -> None:
         missing.append("--task NAME (or --dataset FILE)")
     # With --json an error is the one document; people see the settings beside what is wrong.
     plan = make_plan(composed) if as_json and not missing else None
+    if plan is not None and (cost := refresh_cost(plan)) is not None:
+        value["reward.refresh.estimate"] = {"value": cost._asdict(), "origin": "estimate"}
     emit(value, as_json, lambda: show_tree(rows))
     if missing:
         say(f"These settings are valid. A run needs more: {' and '.join(missing)}.")
@@ -107,6 +110,7 @@ def _dry_run(composed: Composed, as_json: bool) -> None:
     plan = plan or make_plan(composed)
     _announce(plan)
     tell_memory(plan)
+    tell_refresh(plan)
     names = ", ".join(f"{task.name} ({len(task.problems):,} problems)" for task in plan.tasks)
     say(f"These settings can run: {names}. Nothing was loaded or written.")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["next_run_folder", "start"]
 
-MAY_CHANGE = frozenset({"algorithm.trackers"})
+MAY_CHANGE = frozenset({"algorithm.trackers", "reward.refresh.max_rejected"})
 """Settings that no number of a run depends on: a resumed run may have others."""
 
 TRIED = 256
@@ -123,6 +123,7 @@ def _manifest(plan: Plan, weights: str | dict[str, str] | None) -> dict[str, Any
 def _hashes(plan: Plan, weights: str, reference: Any) -> str | dict[str, str]:
     """The fingerprint of the policy's weights; by name where there are others beside them."""
     from stepmark.prm.model_scorer import ModelScorer
+    from stepmark.rl_backends.trained_scorer import TrainedScorer
     from stepmark.training.fingerprint import fingerprint
 
     config = plan.config
@@ -131,7 +132,7 @@ def _hashes(plan: Plan, weights: str, reference: Any) -> str | dict[str, str]:
     if reference is not None:
         found[f"reference {config.model.reference}"] = fingerprint(reference)
     for place, (scorer, _) in enumerate(plan.scorers, 1):
-        if isinstance(scorer, ModelScorer):
+        if isinstance(scorer, ModelScorer | TrainedScorer):
             found[f"scorer {place}"] = scorer.key
     return found if is_base or len(found) > 1 else weights
 

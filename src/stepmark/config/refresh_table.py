@@ -6,6 +6,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from .names import Names
+
 __all__ = ["GENERATING", "RefreshLearning", "RefreshTable"]
 
 GENERATING = ("mc", "binary")
@@ -60,9 +62,9 @@ class RefreshTable(_Table):
     right and wrong ones first; all of them when ``none``."""
 
     token_budget: int | None = Field(default=None, ge=1)
-    """Most tokens of a refresh: those that ``mc`` and ``binary`` generate, by default no more than
-    the iteration sampled; with the others, which generate none, those of the completions that are
-    learnt from, by default as many as there are."""
+    """Most tokens of a refresh: those that ``mc`` and ``binary`` generate for all models, by
+    default no more than the iteration sampled; with the others, which generate none, those of the
+    completions that are learnt from, by default as many as there are."""
 
     row_budget: int = Field(default=10_000, ge=1)
     """Most completions that a refresh learns from, fresh and earlier together."""
@@ -71,9 +73,17 @@ class RefreshTable(_Table):
     """Share of the *mixture* that comes from earlier outer iterations: 0.1 adds 100 earlier
     completions to 900 fresh ones (DeepSeekMath 4.1.4: 10 %)."""
 
+    first_rows: Names = ()
+    """Files of labelled rows that a trained reward model has learnt from before the run: its
+    history begins with them. Without them the first refresh has none."""
+
+    gate: Literal["rise", "not_fall", "any"] = "rise"
+    """What a refreshed model must reach on the held-out problems of the iteration, or it is
+    rejected and the model before it stays: ``rise`` wants F1 to rise for sure (the lower end of a
+    paired interval above 0), ``not_fall`` no loss, ``any`` asks nothing."""
+
     max_old_drop: float = Field(default=0.05, ge=0, le=1)
-    """Most that a trained reward model may lose in F1 on the held-out rows of any earlier
-    iteration, or its refresh is rejected and the model before it stays."""
+    """Most that it may lose in F1 on the held-out rows of any earlier iteration."""
 
     max_rejected: int | None = Field(default=3, ge=1)
     """Refreshes of one model rejected in a row at which the run stops; it can be resumed, with

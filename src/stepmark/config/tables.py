@@ -19,6 +19,7 @@ from pydantic import (
 
 from stepmark.registry import Reference
 
+from .names import Names
 from .peft_table import PeftTable, peft_of
 from .refresh_table import RefreshTable
 
@@ -41,23 +42,6 @@ class Table(BaseModel):
     """A table of settings: frozen, unknown keys refused, each field documented below itself."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-def _names(value: Any) -> Any:
-    """``"gsm8k,math"`` -> two names; commas inside brackets belong to a name's settings."""
-    if not isinstance(value, str):
-        return value
-    names, depth, start = [], 0, 0
-    for place, char in enumerate(value):
-        depth += (char in "[{(") - (char in "]})")
-        if char == "," and depth == 0:
-            names.append(value[start:place])
-            start = place + 1
-    return [name.strip() for name in [*names, value[start:]] if name.strip()]
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-"""Several names; in a file or on a command line also one text with commas between them."""
 
 
 class ModelTable(Table):
