@@ -35,6 +35,7 @@ from .steps import solution_steps
 from .train import (
     adapted,
     begun,
+    check_base,
     check_folder,
     encoding_of,
     followed,
@@ -96,6 +97,7 @@ def prepare_outcomes(config: RmConfig) -> PreparedOutcomes:
         held_out_limit=data.held_out_limit,
     )
     check_place(config.model.base)
+    check_base(config.model)
     encoding = encoding_of(config.model.base, config.encoding)
     config = config.model_copy(update={"encoding": encoding})
     encoder = StepEncoder(load_tokenizer(config.model.base), in_training(data, encoding))

@@ -6,22 +6,24 @@ truncation would leave none of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepmark.config.peft_table import ALL_LINEAR
 from stepmark.engines.loading import check_place, load_tokenizer
 from stepmark.errors import ConfigError, DataError
 from stepmark.store import RunFolder, build_manifest, write_json
 from stepmark.store.run import flatten
 from stepmark.training.events import Evaluated, StepDone
 from stepmark.training.fingerprint import fingerprint
-from stepmark.training.lora import adapt
+from stepmark.training.lora import adapt, targets_of
 from stepmark.training.precision import Precision, precision_of
 from stepmark.training.processes import check_share, processes
 from stepmark.training.trackers import Trackers, check_trackers
+from stepmark.types import LabelledSteps
 
 from .batches import Batches
 from .checkpoint import (
@@ -49,10 +51,10 @@ from .encoding import EncodingSettings, StepEncoder
 from .fitting import Event, FitResult, fit
 from .formats.source import Source
 from .learning import StepLearner, check_reading
-from .loading import Base, base_model
+from .loading import Base, base_model, token_id
 from .model import StepModel
 from .splits import read_problems
-from .train_config import BaseTable, PrmConfig, Table, in_training, longest_row, plain
+from .train_config import BaseTable, PrmConfig, StepBase, Table, in_training, longest_row, plain
 
 __all__ = ["MAY_CHANGE", "Prepared", "prepare", "train_step_model"]
 
@@ -97,6 +99,7 @@ def prepare(config: PrmConfig) -> Prepared:
         held_out_limit=data.held_out_limit,
     )
     check_place(config.model.base)
+    check_base(config.model)
     config = config.model_copy(update={"encoding": encoding_of(config.model.base, config.encoding)})
     encoding = in_training(data, config.encoding)
     encoder = StepEncoder(load_tokenizer(config.model.base), encoding)
@@ -136,8 +139,9 @@ def train_step_model(
     model = _model(config)
     weights = fingerprint(model.model)
     precision = adapted(config.model, model.model, config.algorithm.seed, model.layer)
-    texts = (config.model.wrong, config.model.right)
-    check_reading(model, prepared.train[0], texts if model.tokens else None)
+    if model.tokens is None or not is_reward_model(config.model.base):
+        texts = (config.model.wrong, config.model.right)
+        check_reading(model, prepared.train[0], texts if model.tokens else None)
     learner = StepLearner(
         model,
         prepared.train,
@@ -210,20 +214,34 @@ def followed(
 def adapted(table: BaseTable, model: Any, seed: int, head: Any) -> Precision:
     """How forward passes are made; adapters are put beside the layers of the body, where asked."""
     if table.peft is not None:
-        from torch import nn
-
         peft = table.peft
-        if peft.target_modules == ("all-linear",):
-            names = {
-                name.rpartition(".")[2]
-                for name, layer in model.named_modules()
-                if isinstance(layer, nn.Linear) and layer is not head
-            }
+        if peft.target_modules == (ALL_LINEAR,):
+            layers = targets_of(model, peft).items()
+            names = {name.rpartition(".")[2] for name, layer in layers if layer is not head}
             peft = peft.model_copy(update={"target_modules": tuple(sorted(names))})
         adapt(model, peft, seed=seed, base=table.base)
         if head is not model.get_output_embeddings():
             head.requires_grad_(True)
     return precision_of(model, table.autocast, table.gradient_checkpointing)
+
+
+def is_reward_model(base: str) -> bool:
+    """Whether a base was trained here and learns further."""
+    return (Path(base).expanduser() / CARD).is_file()
+
+
+def check_base(table: BaseTable) -> None:
+    """Refuse to draw the weights of a base that learns further: they would be read all the same.
+
+    Raises:
+        ConfigError: the message names both.
+    """
+    if table.from_scratch and is_reward_model(table.base):
+        raise ConfigError(
+            f"model.from_scratch is true, and model.base is {table.base!r}, a reward model that "
+            "was trained here: its weights are what it would go on with. Leave from_scratch out, "
+            "or begin with the causal language model that it was made of."
+        )
 
 
 def encoding_of(base: str, given: EncodingSettings) -> EncodingSettings:
@@ -232,7 +250,7 @@ def encoding_of(base: str, given: EncodingSettings) -> EncodingSettings:
     Raises:
         ConfigError: the two differ.
     """
-    if not (Path(base).expanduser() / CARD).is_file():
+    if not is_reward_model(base):
         return given
     known = read_card(base).encoding
     if given not in (known, EncodingSettings()):
@@ -247,14 +265,8 @@ def encoding_of(base: str, given: EncodingSettings) -> EncodingSettings:
 
 def _model(config: PrmConfig) -> StepModel:
     table = config.model
-    if (Path(table.base).expanduser() / CARD).is_file():
-        model, _ = load_step_model(table.base, table.dtype, table.device)
-        if model.head != table.head:
-            raise ConfigError(
-                f"model.head is {table.head!r}, and the reward model {table.base!r} has "
-                f"{model.head!r}. Set model.head to that, or begin with its base."
-            )
-        return model
+    if is_reward_model(table.base):
+        return _trained(table)
     base = Base(
         table.base,
         table.head,
@@ -265,6 +277,26 @@ def _model(config: PrmConfig) -> StepModel:
         config.algorithm.seed,
     )
     return base_model(base, table.dtype, table.device)
+
+
+def _trained(table: StepBase) -> StepModel:
+    """A reward model that learns further, read as it was: with its head, and its own two tokens."""
+    model, _ = load_step_model(table.base, table.dtype, table.device)
+    if model.head != table.head:
+        raise ConfigError(
+            f"model.head is {table.head!r}, and the reward model {table.base!r} has "
+            f"{model.head!r}. Set model.head to that, or begin with its base."
+        )
+    given = {"wrong": table.wrong, "right": table.right}
+    for name, text in given.items() if model.tokens else ():
+        known = getattr(model.tokens, name)
+        is_default = text == StepBase.model_fields[name].default
+        if not is_default and token_id(model.tokenizer, text) != known:
+            raise ConfigError(
+                f"model.{name} is {text!r}, and the reward model {table.base!r} was trained with "
+                f"{model.tokenizer.decode([known])!r}. Leave it out: it learns further as it was."
+            )
+    return model
 
 
 def trained_on(files: Mapping[str, int]) -> tuple[TrainedOn, ...]:
@@ -278,7 +310,8 @@ def trained_on(files: Mapping[str, int]) -> tuple[TrainedOn, ...]:
 def _card(prepared: Prepared, model: StepModel) -> PrmCard:
     config, source = prepared.config, prepared.source
     encoder = StepEncoder(model.tokenizer, config.encoding)
-    shortest = sorted(source.held_out or source.train, key=lambda row: sum(map(len, row.steps)))
+    rows = _worded(source.held_out) or _worded(source.train)
+    shortest = sorted(rows, key=lambda row: sum(map(len, row.steps)))
     fitting = [row for row in shortest[:100] if encoder.encode(row.problem, row.steps).ends]
     return card_of(
         model,
@@ -290,6 +323,11 @@ def _card(prepared: Prepared, model: StepModel) -> PrmCard:
         base=config.model.base,
         self_test=self_test_rows(fitting),
     )
+
+
+def _worded(rows: Sequence[LabelledSteps]) -> list[LabelledSteps]:
+    """The rows that can be scored: with steps, none of them blank."""
+    return [row for row in rows if row.steps and all(step.strip() for step in row.steps)]
 
 
 def _batches(prepared: Prepared) -> Batches:
