@@ -18,6 +18,7 @@ from .recorded import Columns, Recorded, Recording, read_recorded
 from .regrade import Regrade, RegradedGroup, regrade, verdict_rows
 from .result import METRICS, About, EvalResult, summarise
 from .running import check_run, run, weights_hash
+from .searching import SearchJob, SearchResult
 from .settings import EvalSettings
 from .show import show
 from .table import find_runs, read_result, table, table_json, table_text
@@ -38,6 +39,8 @@ __all__ = [
     "Recording",
     "Regrade",
     "RegradedGroup",
+    "SearchJob",
+    "SearchResult",
     "check_golds",
     "check_run",
     "compare",

@@ -64,8 +64,8 @@ def search(
     ``beam`` is the beam search of Snell et al. (arXiv:2408.03314), ``dvts`` its division into trees
     by Beeching et al. (2024): n first steps are sampled; of those that go on, without duplicates of
     a text, the best n / width by the score of their beginning are continued by ``width`` samples
-    each, until n have ended. Those that ended are set aside and ranked. A tree of ``dvts`` does the
-    same with ``width`` in place of n. Beams that are open when ``max_steps`` or the budget is
+    each, until n have ended. Those that ended are set aside and ranked, and the best n of them
+    stay. A tree of ``dvts`` does the same with ``width`` in place of n. Beams that are open when ``max_steps`` or the budget is
     reached, or that have no tokens left, are candidates that were cut off.
 
     All prompts go forward together, and none depends on the others. A sample's seed comes from the
@@ -184,7 +184,7 @@ class _Task:
         every.sort(key=lambda one: (one.beam.state != "stop", _order(one)))
         candidates = [
             Candidate(_rollout(self.prompt, one.beam, place, self.settings.seed), *one[1:])
-            for place, one in enumerate(every)
+            for place, one in enumerate(every[: self.settings.n])
         ]
         return Found(self.prompt, tuple(candidates), self.tokens, self.rounds)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepmark.tasks import LoadedTask
     from stepmark.types import Prompt, Sampling
 
-__all__ = ["Benchmark", "load_evaluation_tasks"]
+__all__ = ["Benchmark", "load_evaluation_tasks", "show_prompt", "shown"]
 
 
 def load_evaluation_tasks(
@@ -178,7 +178,7 @@ class Benchmark:
         engine: Any = kind.load(model, **settings)
         try:
             for task in self.tasks:
-                with _shown(f"{_file_name(model)} on {task.name}") as tell:
+                with shown(f"{_file_name(model)} on {task.name}") as tell:
                     yield run(
                         engine,
                         engine.tokenizer,
@@ -193,7 +193,7 @@ class Benchmark:
                         first=self.first,
                         resume=True,
                         weights=weights_hash(model),
-                        on_prompt=_show_prompt,
+                        on_prompt=show_prompt,
                         on_progress=tell,
                     )
         finally:
@@ -204,7 +204,7 @@ class Benchmark:
         say(f"Everything is in {base}. Look at what went wrong: stepmark eval show {first} --wrong")
 
 
-def _show_prompt(prompt: Prompt) -> None:
+def show_prompt(prompt: Prompt) -> None:
     """The first prompt as the model sees it: most surprises of a benchmark are visible there."""
     say(f"The first prompt ({prompt.problem.id}, {len(prompt.ids)} tokens) reads:")
     for line in prompt.text.rstrip("\n").split("\n"):
@@ -212,7 +212,7 @@ def _show_prompt(prompt: Prompt) -> None:
 
 
 @contextmanager
-def _shown(what: str) -> Iterator[Any]:
+def shown(what: str, unit: str = "completions") -> Iterator[Any]:
     """Progress with time left; where there is no terminal, a line for every tenth."""
     said = -1
     with progress() as bar:
@@ -224,7 +224,7 @@ def _shown(what: str) -> Iterator[Any]:
             tenth = 10 * done // max(total, 1)
             if not err.is_terminal and tenth > said:
                 said = tenth
-                say(f"{what}: {done} of {total} completions")
+                say(f"{what}: {done} of {total} {unit}")
 
         yield tell
 

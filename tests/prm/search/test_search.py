@@ -179,6 +179,7 @@ def test_no_completion_is_longer_than_max_tokens_and_the_cut_ones_stand_last(scr
     ends = [one.rollout.finish for row in rows for one in row.candidates]
     assert {"stop", "length"} == set(ends)
     for row in rows:
+        assert len(row.candidates) <= 16
         finishes = [one.rollout.finish for one in row.candidates]
         assert finishes == sorted(finishes, reverse=True)
         for one in row.candidates:
