@@ -65,8 +65,9 @@ def search(
     by Beeching et al. (2024): n first steps are sampled; of those that go on, without duplicates of
     a text, the best n / width by the score of their beginning are continued by ``width`` samples
     each, until n have ended. Those that ended are set aside and ranked, and the best n of them
-    stay. A tree of ``dvts`` does the same with ``width`` in place of n. Beams that are open when ``max_steps`` or the budget is
-    reached, or that have no tokens left, are candidates that were cut off.
+    stay. A tree of ``dvts`` does the same with ``width`` in place of n. Beams that are open when
+    ``max_steps`` or the budget is reached, or that have no tokens left, are candidates that were
+    cut off.
 
     All prompts go forward together, and none depends on the others. A sample's seed comes from the
     seed, the problem, and its place in the search (tree, round, beam, index).
