@@ -21,6 +21,7 @@ from stepmark.types import LabelledSteps
 
 from .encoding import Encoded, StepEncoder
 from .formats import labelled_steps, problem_id, row_id
+from .formats.balance import has_words
 from .splits import is_in_share
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "targets_of",
 ]
 
+EMPTY_STEP = "empty step"
+"""Why a row is dropped that has a step of blanks."""
 WRONG_BELOW = 0.5
 """A label below counts as wrong in counts; hard labels are 0 or 1."""
 
@@ -79,7 +82,8 @@ class Counts:
     given: Tally = NO_LABELS
     """Labels in those rows."""
     wanted: Tally = NO_LABELS
-    """Labels that the settings let the loss cover, before truncation."""
+    """Labels that the settings let the loss cover, before truncation; none of a row that is left
+    out for an empty step."""
     kept: Tally = NO_LABELS
     """Labels that are learnt from, or examined."""
     dropped: Counter[str] = field(default_factory=Counter[str])
@@ -248,8 +252,9 @@ def encode_rows(
         counts.rows += 1
         counts.given += Tally.of(row.labels)
         targets = targets_of(row, rule)
-        counts.wanted += Tally.of(targets)
         made = _one(row, targets, encoder, rule, whole=whole)
+        if made != EMPTY_STEP:
+            counts.wanted += Tally.of(targets)
         if isinstance(made, str):
             counts.dropped[made] += 1
         else:
@@ -269,8 +274,8 @@ def _one(
     """The row as tokens, or why it is dropped."""
     if all(target is None for target in targets):
         return "no label"
-    if not all(step.strip() for step in row.steps):
-        return "empty step"
+    if not has_words(row):
+        return EMPTY_STEP
     made = encoder.encode(row.problem, row.steps)
     places = [n for n in range(len(made.ends)) if targets[n] is not None]
     if not places:

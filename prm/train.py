@@ -6,7 +6,7 @@ truncation would leave none of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,6 @@ from stepmark.training.lora import adapt, targets_of
 from stepmark.training.precision import Precision, precision_of
 from stepmark.training.processes import check_share, processes
 from stepmark.training.trackers import Trackers, check_trackers
-from stepmark.types import LabelledSteps
 
 from .batches import Batches
 from .checkpoint import (
@@ -49,6 +48,7 @@ from .data import (
 )
 from .encoding import EncodingSettings, StepEncoder
 from .fitting import Event, FitResult, fit
+from .formats.balance import has_words
 from .formats.source import Source
 from .learning import StepLearner, check_reading
 from .loading import Base, base_model, token_id
@@ -310,7 +310,7 @@ def trained_on(files: Mapping[str, int]) -> tuple[TrainedOn, ...]:
 def _card(prepared: Prepared, model: StepModel) -> PrmCard:
     config, source = prepared.config, prepared.source
     encoder = StepEncoder(model.tokenizer, config.encoding)
-    rows = _worded(source.held_out) or _worded(source.train)
+    rows = list(filter(has_words, source.held_out)) or list(filter(has_words, source.train))
     shortest = sorted(rows, key=lambda row: sum(map(len, row.steps)))
     fitting = [row for row in shortest[:100] if encoder.encode(row.problem, row.steps).ends]
     return card_of(
@@ -323,11 +323,6 @@ def _card(prepared: Prepared, model: StepModel) -> PrmCard:
         base=config.model.base,
         self_test=self_test_rows(fitting),
     )
-
-
-def _worded(rows: Sequence[LabelledSteps]) -> list[LabelledSteps]:
-    """The rows that can be scored: with steps, none of them blank."""
-    return [row for row in rows if row.steps and all(step.strip() for step in row.steps)]
 
 
 def _batches(prepared: Prepared) -> Batches:

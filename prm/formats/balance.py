@@ -11,7 +11,7 @@ from stepmark.types import LabelledSteps
 
 from .rows import row_id
 
-__all__ = ["WORDS", "LabelBalance", "Spread", "label_balance", "label_word"]
+__all__ = ["WORDS", "LabelBalance", "Spread", "has_words", "label_balance", "label_word"]
 
 WORDS = ("right", "wrong", "between", "masked")
 """What labels are counted as."""
@@ -117,6 +117,11 @@ def label_balance(rows: Iterable[LabelledSteps]) -> LabelBalance:
     found.distinct = len(seen)
     found.conflicting = sum(len(labels) > 1 for labels in seen.values())
     return found
+
+
+def has_words(row: LabelledSteps) -> bool:
+    """Whether a solution can be scored step by step: it has steps, and none of them is blank."""
+    return bool(row.steps) and all(step.strip() for step in row.steps)
 
 
 def label_word(label: float | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from stepmark.prm.encoding import Encoded
 from stepmark.types import LabelledSteps, Problem
 
-from .balance import Spread, label_word
+from .balance import Spread, has_words, label_word
 
 __all__ = ["LIMITS", "Loss", "TokenForecast"]
 
@@ -66,7 +66,9 @@ class TokenForecast:
             yield row
 
     def add(self, row: LabelledSteps) -> None:
-        """Count one row."""
+        """Count one row; one with a blank step has no tokens, as training leaves it out."""
+        if not has_words(row):
+            return
         encoded = self.encoder.encode(row.problem, row.steps)
         prompt = len(encoded.prompt_ids)
         words = [label_word(label) for label in row.labels]

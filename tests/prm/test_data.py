@@ -211,3 +211,12 @@ def test_a_step_of_a_late_epoch_draws_its_epoch_alone() -> None:
     for step in range(1, 9):
         batches.of_step(step)
     assert drawn == [0, 1, 2, 3]
+
+
+def test_labels_of_a_row_with_an_empty_step_are_not_said_to_be_lost_by_truncation(
+    by_bytes: Any,
+) -> None:
+    odd = row("o", ("aa", " "), (1, 0))
+    _, counts = encode_rows([*ROWS[:1], odd], encoder(by_bytes), LabelRule())
+    assert counts.dropped == Counter({"empty step": 1})
+    assert counts.wanted == counts.kept

@@ -48,6 +48,7 @@ def inspect(
 ) -> None:
     """Show the balance of labels, where errors stand, what repeats, and a marked sample."""
     from stepmark.prm import label_balance, labelled_steps
+    from stepmark.prm.formats.balance import has_words
 
     from .prm_tokens import encoder_for, forecast_for, tell_tokens, token_cells
 
@@ -64,7 +65,7 @@ def inspect(
         if tokens:
             tell_tokens(tokens)
         for row in shown:
-            _tell_row(row, token_cells(encoder, row) if encoder else None)
+            _tell_row(row, token_cells(encoder, row) if encoder and has_words(row) else None)
 
     more = {"tokens": tokens.to_json()} if tokens else {}
     emit({"file": str(file)} | found.to_json() | more, as_json, render)

@@ -74,3 +74,12 @@ def test_tokens_of_prompt_and_steps_make_up_the_row() -> None:
     assert forecast.prompts[0] + sum(forecast.steps) == forecast.rows[0]
     assert len(forecast.steps) == 2
     assert forecast.to_json()["labels"] == 2
+
+
+def test_rows_without_words_are_left_out_as_training_leaves_them_out() -> None:
+    problem = Problem("p", "1 + 2?", "3")
+    bare = StepEncoder(TOKENIZER, EncodingSettings(separator=""))
+    forecast = TokenForecast(bare)
+    for steps in ((), ("",), ("1 + 2 = 3", " ")):
+        forecast.add(LabelledSteps(problem, steps, (1,) * len(steps)))
+    assert (forecast.rows, forecast.labels) == ([], 0)
