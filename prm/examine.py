@@ -25,7 +25,7 @@ from .evaluate import Evaluation, Scored, evaluate, score_rows
 from .formats import problem_id, row_id
 from .metrics import UNTOLD, first_below
 from .rules import Arithmetic
-from .scorers import check_scorer_columns
+from .scorers import check_scorer_columns, check_scores_steps
 from .splits import is_in_share, overlap, read_problems
 
 __all__ = ["Examination", "examine"]
@@ -68,10 +68,12 @@ def examine(
 
     Raises:
         DataError: a scorer gives another number of scores than there are steps.
-        ConfigError: a scorer needs a column that the rows lack, a setting is out of range, or a
-            development part lacks solutions with errors or without.
+        ConfigError: a scorer is of whole solutions, or needs a column that the rows lack, a
+            setting is out of range, or a development part lacks solutions with errors or without.
         RunError: ``scores.jsonl`` or ``problems.txt`` was altered.
     """
+    for label, scorer in scorers.items():
+        check_scores_steps(scorer, label)
     how, file, records = how or Examination(), ScoreFile(folder), list[Record]()
     for rows in data:
         rule = list(score_rows(Arithmetic(), rows.rows))

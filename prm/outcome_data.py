@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +19,20 @@ from stepmark.types import Problem
 from .data import is_held_out
 from .encoding import Encoded, StepEncoder
 from .formats import labelled_steps, problem_id, row_id
+from .formats.rows import TEXTS
 from .formats.source import Source
 from .steps import solution_steps
 
-__all__ = ["OutcomeRow", "Pair", "Solution", "encode_solutions", "pairs_of", "read_solutions"]
+__all__ = [
+    "OutcomeRow",
+    "Pair",
+    "Solution",
+    "encode_solutions",
+    "limited",
+    "pairs_of",
+    "read_solutions",
+    "solutions_of",
+]
 
 PREFERENCE = ("prompt", "chosen", "rejected")
 
@@ -74,11 +85,10 @@ def read_solutions(
     """Solutions to learn from, those to examine with, and rows left out by reason.
 
     Args:
-        files: rows of ``stepmark prm convert`` with ``final_correct``, or preferences with columns
-            prompt, chosen and rejected.
+        files: see `solutions_of`.
         held_out: share of the problems to examine with.
         excluded: texts of problems that must be in neither part.
-        limit: rows in all, chosen by hash; see `_by_hash`.
+        limit: rows in all, chosen by hash; see `limited`.
         held_out_limit: held-out rows, chosen so too.
 
     Raises:
@@ -87,17 +97,17 @@ def read_solutions(
     banned = {problem_id(text) for text in excluded}
     parts: tuple[list[Solution], list[Solution]] = ([], [])
     dropped, found = Counter[str](), list[Solution]()
-    for one in _solutions(files):
+    for one in solutions_of(files):
         if isinstance(one, str):
             dropped[one] += 1
         else:
             found.append(one)
-    for one in _by_hash(found, limit, "data.limit", dropped):
+    for one in limited(found, limit, "data.limit", dropped):
         if problem_id(one.problem) in banned:
             dropped["problem is in data.exclude"] += 1
         else:
             parts[is_held_out(one.problem, held_out)].append(one)
-    parts[True][:] = _by_hash(parts[True], held_out_limit, "data.held_out_limit", dropped)
+    parts[True][:] = limited(parts[True], held_out_limit, "data.held_out_limit", dropped)
     if not parts[0]:
         reasons = ", ".join(f"{why}: {n:,}" for why, n in dropped.items()) or "no rows"
         raise DataError(
@@ -107,13 +117,19 @@ def read_solutions(
     return *parts, dropped
 
 
-def _by_hash(
+def limited(
     found: Sequence[Solution], most: int | None, name: str, dropped: Counter[str]
 ) -> list[Solution]:
     """Some rows in their order; both solutions of a preference are one row.
 
     Problems are chosen by a hash of their text, so that solutions of one problem, which make pairs,
     stay together; of the last problem those that are left, by a hash of theirs.
+
+    Args:
+        found: solutions.
+        most: rows that are wanted; None for all.
+        name: of the setting, for ``dropped``.
+        dropped: counts the rows that are left out.
     """
     rows: dict[tuple[str, int], list[Solution]] = {}
     for number, one in enumerate(found):
@@ -134,35 +150,69 @@ def _by_hash(
     return [one for one in found if id(one) in chosen]
 
 
-def _solutions(files: Sequence[str]) -> Iterator[Solution | str]:
-    number = 0
+def solutions_of(files: Sequence[str]) -> Iterator[Solution | str]:
+    """The solutions of files, in order; for a row that is not used, the reason.
+
+    A file holds preferences, rows of ``stepmark prm convert``, or solutions without labels: columns
+    ``problem``, ``final_correct``, and ``steps`` or one text (``completion``, ``response``,
+    ``output``, ``solution``). Which of them, its first row says.
+
+    Raises:
+        DataError: a file cannot be read; it names line and reason.
+    """
+    numbers = count()
     for file in files:
-        if not _holds_preferences(file):
+        first = next(Source(file).rows(), (0, None))[1]
+        columns = first if isinstance(first, Mapping) else {}
+        if "chosen" in columns:
+            yield from _preferences(file, numbers)
+        elif "labels" in columns or "final_correct" not in columns:
             for row in labelled_steps(file):
-                if row.final_correct is None:
-                    yield "final_correct is not known"
-                else:
-                    yield Solution(row.problem.text, row.steps, row.final_correct, file=file)
+                yield _judged(row.problem.text, row.steps, row.final_correct, file)
+        else:
+            yield from _unlabelled(file)
+
+
+def _judged(problem: str, steps: Sequence[str], right: bool | None, file: str) -> Solution | str:
+    if right is None:
+        return "final_correct is not known"
+    return Solution(problem, tuple(steps), right, file=file)
+
+
+def _preferences(file: str, numbers: Iterator[int]) -> Iterator[Solution | str]:
+    for line, row in Source(file).rows():
+        texts = [_text(row, name) for name in PREFERENCE]
+        if any(text is None for text in texts):
+            raise DataError(
+                f"{file}, line {line}: a preference needs the texts prompt, chosen and "
+                "rejected, each with a word in it. Mend the line."
+            )
+        prompt, chosen, rejected = (str(text) for text in texts)
+        if chosen == rejected:
+            yield "chosen and rejected are equal"
             continue
-        for line, row in Source(file).rows():
-            texts = [_text(row, name) for name in PREFERENCE]
-            if any(text is None for text in texts):
-                raise DataError(
-                    f"{file}, line {line}: a preference needs the texts prompt, chosen and "
-                    "rejected, each with a word in it. Mend the line."
-                )
-            prompt, chosen, rejected = (str(text) for text in texts)
-            if chosen == rejected:
-                yield "chosen and rejected are equal"
-                continue
-            yield Solution(prompt, (chosen,), True, number, file)
-            yield Solution(prompt, (rejected,), False, number, file)
-            number += 1
+        number = next(numbers)
+        yield Solution(prompt, (chosen,), True, number, file)
+        yield Solution(prompt, (rejected,), False, number, file)
 
 
-def _holds_preferences(file: str) -> bool:
-    first = next(Source(file).rows(), None)
-    return first is not None and isinstance(first[1], Mapping) and "chosen" in first[1]
+def _unlabelled(file: str) -> Iterator[Solution | str]:
+    for line, row in Source(file).rows():
+        problem, right = _text(row, "problem"), None
+        steps = row.get("steps") if isinstance(row, Mapping) else None
+        if steps is None:
+            steps = [text for name in TEXTS if (text := _text(row, name)) is not None][:1]
+        if isinstance(row, Mapping):
+            right = row.get("final_correct")
+        is_told = right is None or isinstance(right, bool)
+        is_list = isinstance(steps, list) and all(isinstance(step, str) for step in steps)
+        if problem is None or not is_told or not is_list or not any(map(str.strip, steps)):
+            raise DataError(
+                f"{file}, line {line}: a solution needs a text problem, final_correct (true, false "
+                f"or null), and steps, a list of texts, or a text in {', '.join(TEXTS)}. Mend the "
+                "line, or convert the file with stepmark prm convert."
+            )
+        yield _judged(problem, steps, right, file)
 
 
 def _text(row: Any, name: str) -> str | None:

@@ -17,7 +17,7 @@ from stepmark.types import Problem, Prompt, Rollout, StepItem
 
 from .aggregation import AGGREGATIONS, aggregate
 from .formats.rejects import Rejected
-from .formats.rows import problem_id
+from .formats.rows import TEXTS, problem_id
 from .formats.source import Source
 from .marking import answers, steps_of
 from .scorers import check_scorer_columns, scores_of_solution
@@ -32,8 +32,6 @@ T = TypeVar("T")
 
 AT_ONCE = 64
 """Solutions between two writes: what a stopped run makes again at most."""
-TEXTS = ("completion", "response", "output", "solution")
-"""Columns of a row that may hold a solution which is not divided yet."""
 
 
 class Scoring(NamedTuple):

@@ -20,6 +20,7 @@ from .steps import Span, split_steps
 __all__ = [
     "FunctionScorer",
     "check_scorer_columns",
+    "check_scores_steps",
     "load_scorer",
     "scorers",
     "scores_of_solution",
@@ -186,6 +187,20 @@ def scores_of_solution(
     They are all of them; of a scorer of whole solutions the last, which stands for all.
     """
     return tuple(scores)[-1 if scores_whole(scorer) else 0 :]
+
+
+def check_scores_steps(scorer: StepScorer, label: str) -> None:
+    """Refuse a scorer of whole solutions where steps are told apart.
+
+    Raises:
+        ConfigError: names the verb that takes it.
+    """
+    if scores_whole(scorer):
+        raise ConfigError(
+            f"{label!r} is an outcome reward model, which scores whole solutions: of their steps, "
+            "and of first errors, it says nothing. Examine it on rows with final_correct:\n"
+            f"    stepmark rm eval {getattr(scorer, 'path', label)} --data ROWS.jsonl"
+        )
 
 
 def check_scorer_columns(scorer: StepScorer, columns: Sequence[str], task: str) -> None:

@@ -235,3 +235,77 @@ def test_a_score_depends_on_the_texts_alone() -> None:
     scorer = load_scorer(ORM)
     found = scorer.score([StepItem(Problem("p", "1 + 1?", "2"), ("answer: 2",))])
     assert found == scorer.score([StepItem(Problem("q", "1 + 1?", None), ("answer: 2",))])
+
+
+def solutions() -> str:
+    rows = [
+        {"problem": f"{n} + 2?", "completion": f"answer: {n + 2 * right}", "final_correct": right}
+        for n in range(9)
+        for right in (True, False)
+    ]
+    Path("solutions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "solutions.jsonl"
+
+
+def test_an_evaluation_tells_what_a_model_is_worth(capsys: pytest.CaptureFixture[str]) -> None:
+    data = ("--data", solutions(), "--data", "data.jsonl")
+    assert command.run(["rm", "eval", ORM, "arithmetic", *data, "--json"]) == 0
+    own, rule, trained, _ = json.loads(capsys.readouterr().out)["results"]
+    assert (own["solutions"], own["problems"], own["right"], own["unscored"]) == (18, 9, 9, 0)
+    assert own["scorer"].startswith("orm@")
+    assert (own["trained_on"], trained["trained_on"], rule["trained_on"]) == (0, 22, None)
+    assert rule["figures"][0]["value"] == 0.5, "there is nothing to calculate in them"
+    assert [row["k"] for row in own["best_of"]] == [2]
+    assert command.run(["rm", "eval", ORM, "arithmetic", *data]) == 0
+    said = capsys.readouterr()
+    assert "18 solutions of 9 problems, 9 right" in said.out
+    assert "was trained on the problems of 22 of these 24 solutions" in said.err
+
+
+def test_an_evaluation_is_a_gate(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("rm", "eval", "arithmetic", "--data", solutions(), "--json")
+    assert command.run([*given, "--min-auroc", "0.5"]) == 0
+    capsys.readouterr()
+    assert command.run([*given, "--min-auroc", "0.6"]) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)["gate"]["missed"] == ["arithmetic on solutions.jsonl"]
+    assert "below --min-auroc 0.6" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere/at-all", "--data", "data.jsonl"), "neither a folder here nor"),
+        ((ORM, "--data", "nowhere.jsonl"), "There is no file 'nowhere.jsonl'"),
+        ((ORM, "--data", "unknown.jsonl"), "holds no solution of which it is known"),
+        ((ORM, "--data", "rows.jsonl"), "line 1"),
+        (("arith-steps", "--data", "data.jsonl"), "needs the column 'moves'"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"problem": "a", "completion": "b", "final_correct": None}
+    Path("unknown.jsonl").write_text(json.dumps(row) + "\n")
+    assert command.run(["rm", "eval", *words]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_first_errors_are_not_asked_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"problem": "1 + 1?", "steps": ["1 + 1 = 3", "so 3"], "labels": [0, None]}
+    Path("steps.jsonl").write_text(json.dumps(row) + "\n")
+    assert command.run(["prm", "eval", ORM, "--data", "steps.jsonl"]) == 2
+    said = capsys.readouterr().err
+    assert "is an outcome reward model, which scores whole solutions" in said
+    assert "stepmark rm eval orm/checkpoints/final --data ROWS.jsonl" in said
+
+
+def test_a_model_is_trained_on_solutions_without_labels(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sets = ("algorithm.steps=1", "encoding.max_tokens=96", "model.device=cpu")
+    given = [part for text in sets for part in ("--set", text)]
+    words = ("--base", "base", "--data", solutions(), "--out", "plain")
+    assert command.run(["rm", "train", *words, *given, "--json"]) == 0
+    card = json.loads(Path("plain/checkpoints/final/prm.json").read_text())
+    assert (card["kind"], card["trained_on"][0]["rows"]) == ("outcome", 18)

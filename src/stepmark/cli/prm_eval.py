@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stepmark.prm.formats import StepFormat
     from stepmark.protocols import StepScorer
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "named_scorers"]
 
 Scorers = Annotated[
     list[str],
@@ -80,7 +80,7 @@ def evaluate(
     from stepmark.prm.examine import Examination, examine
 
     how = Examination(_threshold(threshold), dev_share, aggregation)
-    judges = _scorers(scorers)
+    judges = named_scorers(scorers)
     rows = [_rows(place, format, limit) for place in data]
     _check_names(rows)
     with _continued(out_), _bar(as_json) as on_progress:
@@ -108,8 +108,8 @@ def _threshold(word: str) -> float | None:
         ) from error
 
 
-def _scorers(references: Sequence[str]) -> dict[str, StepScorer]:
-    """The scorers by what the table calls them."""
+def named_scorers(references: Sequence[str]) -> dict[str, StepScorer]:
+    """The scorers by what tables call them."""
     from stepmark.evals.table import short_name
     from stepmark.prm import load_scorer
 

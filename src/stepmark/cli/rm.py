@@ -9,6 +9,7 @@ import typer
 
 from stepmark.errors import ConfigError
 
+from . import rm_eval
 from .console import Debug, Json, emit, err, grid, say
 from .interrupt import same_command, stoppable
 from .launched import speaking_once
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Outcome reward models: train.")
+app = typer.Typer(no_args_is_help=True, help="Outcome reward models: train, and evaluate.")
+app.command("eval")(rm_eval.evaluate)
 
 Data = Annotated[
     list[str] | None,
