@@ -112,7 +112,7 @@ class MathShepherd:
 
     def _labels(self, row: Row, chunks: list[str]) -> tuple[Labels, LabelKind]:
         """One label a tag, in the order of the tags."""
-        if "value" in row:
+        if row.get("value") is not None:  # tables hold both columns, one of them empty
             return label_list(row["value"], len(chunks) - 1, marks=True, estimates=True)
         return aligned_marks(chunks, need_text(row, "label")), "hard"
 

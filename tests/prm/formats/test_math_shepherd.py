@@ -25,6 +25,13 @@ def row(marks: str = "+-", text: str = INPUT, **more: Any) -> dict[str, Any]:
     return {"input": text, "label": label, "task": "GSM8K", **more}
 
 
+def test_a_table_of_both_shapes_has_one_column_empty(read: Any) -> None:
+    [found] = read("math-shepherd", row(value=None))
+    assert found.labels == (1.0, 0.0)
+    [found] = read("math-shepherd", {"input": INPUT, "label": None, "value": ["+", "-"]})
+    assert found.labels == (1.0, 0.0)
+
+
 def test_the_labels_are_those_of_the_tags(read: Any) -> None:
     [found] = read("math-shepherd", row())
     assert found.problem.text == "Ana has 3 pens. How many?"
