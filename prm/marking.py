@@ -23,7 +23,7 @@ from stepmark.types import Rollout, StepItem, StepScores
 
 from .steps import Span, step_texts, step_token_ends
 
-__all__ = ["Steps", "answers", "ask", "joined", "score_steps", "steps_of"]
+__all__ = ["Steps", "answers", "ask", "joined", "score_steps", "spans_of", "steps_of"]
 
 
 class Steps(NamedTuple):
@@ -42,17 +42,30 @@ def steps_of(scorer: StepScorer, rollout: Rollout, tokenizer: Any) -> Steps:
 
     Raises:
         DataError: the scorer's spans overlap, leave a gap or do not cover the text.
+        VerifierError: the scorer raised; carries its traceback.
     """
     text = rollout.text
     if not text.strip():
         return Steps((len(rollout.ids) - 1,), ("",))
     offsets = token_offsets(tokenizer, rollout.ids, text)
-    spans = joined(_checked(scorer, text), offsets)
+    spans = joined(spans_of(scorer, text), offsets)
     return Steps(step_token_ends(spans, offsets), step_texts(text, spans))
 
 
-def _checked(scorer: StepScorer, text: str) -> list[Span]:
-    spans = list(scorer.segment(text))
+def spans_of(scorer: StepScorer, text: str) -> list[Span]:
+    """Where the steps of a text are, as a scorer says, checked: together they are the text.
+
+    Raises:
+        DataError: the spans overlap, leave a gap or do not cover the text.
+        VerifierError: the scorer raised; carries its traceback.
+    """
+    try:
+        spans = list(scorer.segment(text))
+    except Exception as error:
+        raise VerifierError(
+            f"The scorer {scorer.key!r} raised in segment(text), on a completion that begins "
+            f"{text[:40]!r}. Mend it, then resume. The error:\n{traceback.format_exc()}"
+        ) from error
     edges = [0, *(edge for span in spans for edge in span), len(text)]
     meets = all(one == two for one, two in zip(edges[::2], edges[1::2], strict=True))
     if not spans or not meets or any(start >= end for start, end in spans):

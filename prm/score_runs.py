@@ -19,7 +19,7 @@ from .aggregation import AGGREGATIONS, aggregate
 from .formats.rejects import Rejected
 from .formats.rows import TEXTS, problem_id
 from .formats.source import Source
-from .marking import answers, steps_of
+from .marking import answers, spans_of, steps_of
 from .scorers import check_scorer_columns, scores_of_solution
 from .steps import step_texts
 
@@ -137,7 +137,7 @@ def _item(scorer: StepScorer, problem: Problem, text: str) -> StepItem | None:
     """A solution with its steps; None where it has no words."""
     if not text.strip():
         return None
-    return StepItem(problem, step_texts(text, scorer.segment(text)))
+    return StepItem(problem, step_texts(text, spans_of(scorer, text)))
 
 
 def _rollout(sample: Sample) -> Rollout:
@@ -178,9 +178,11 @@ def score_file(
     earlier = {row["line"]: row for row in _earlier(out, scorer.key, how)}
     rejects: list[str] = []
     scores = [scores_of_solution(scorer, row["step_scores"]) for row in earlier.values()]
+    gone = set(earlier)
     fresh = failed = 0
     for block in _blocks(_solutions(rows, scorer, rejects)):
         new = [one for one in block if not _is_known(one, earlier, out)]
+        gone.difference_update(line for line, _, _ in block)
         found = answers(scorer, [item for _, _, item in new])
         made = [
             _out_row(line, row, item, given.scores, scorer, how)
@@ -192,6 +194,11 @@ def score_file(
         scores += [scores_of_solution(scorer, row.scores) for row in found if not row.failed]
         fresh, failed = fresh + len(made), failed + len(new) - len(made)
         tell(rows.done, rows.size)
+    if gone:
+        raise RunError(
+            f"{str(out)!r} holds scores of another file: line {min(gone)} of {source!r} holds no "
+            "solution now. Choose another --out."
+        )
     _put_in_order(out)
     if not scores and not failed:
         why = f" The first: {rejects[0]}." if rejects else ""
@@ -213,6 +220,10 @@ def _put_in_order(out: Path) -> None:
 Solution = tuple[int, Mapping[str, Any], StepItem]
 
 
+class NoSolution(ValueError):
+    """Why a row holds no solution that can be scored."""
+
+
 def _solutions(rows: Source, scorer: StepScorer, rejects: list[str]) -> Iterator[Solution]:
     """The solutions of a file by line; why a row is none goes to the rejects."""
     for line, row in rows.rows():
@@ -220,16 +231,16 @@ def _solutions(rows: Source, scorer: StepScorer, rejects: list[str]) -> Iterator
             if isinstance(row, Rejected):
                 raise row
             yield line, row, _read(row, scorer)
-        except (Rejected, ValueError) as why:
+        except (Rejected, NoSolution) as why:
             rejects.append(f"line {line}: {why}")
 
 
 def _read(row: Mapping[str, Any], scorer: StepScorer) -> StepItem:
     text = row.get("problem")
     for column in sorted(set(getattr(scorer, "columns", ())) - row.keys()):
-        raise ValueError(f"it lacks the column {column}, which {scorer.key} needs")
+        raise NoSolution(f"it lacks the column {column}, which {scorer.key} needs")
     if not isinstance(text, str):
-        raise ValueError("it has no text in the column problem")
+        raise NoSolution("it has no text in the column problem")
     gold = row.get("gold")
     given = row.get("problem_id") or row.get("id")
     problem = Problem(
@@ -242,10 +253,10 @@ def _read(row: Mapping[str, Any], scorer: StepScorer) -> StepItem:
     else:
         is_texts = isinstance(steps, list) and all(isinstance(step, str) for step in steps)
         if not is_texts or not all(step.strip() for step in steps):
-            raise ValueError(f"steps is {steps!r:.60}; it must be a list of texts, none blank")
+            raise NoSolution(f"steps is {steps!r:.60}; it must be a list of texts, none blank")
         item = StepItem(problem, tuple(steps)) if steps else None
     if item is None:
-        raise ValueError(f"it has no steps, and no solution in {', '.join(TEXTS)}")
+        raise NoSolution(f"it has no steps, and no solution in {', '.join(TEXTS)}")
     return item
 
 
