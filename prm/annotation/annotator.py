@@ -90,8 +90,8 @@ class Annotator:
             store=store,
             max_error_share=max_error_share,
         )
-        self._tell_left_out = on_left_out or (lambda item, why: None)
-        self._tell = on_progress or (lambda done: None)
+        self.on_left_out = on_left_out
+        self.on_progress = on_progress
         self._touched: dict[str, int] = {}
         self._rollouts = self._sampled = 0
 
@@ -136,10 +136,12 @@ class Annotator:
                 done += 1
                 if isinstance(one, str):
                     self.counts.left_out[one] += 1
-                    self._tell_left_out(item, one)
+                    if self.on_left_out:
+                        self.on_left_out(item, one)
                 else:
                     yield self._labelled(item, one)
-            self._tell(done)
+            if self.on_progress:
+                self.on_progress(done)
 
     def _judged(self, items: Sequence[ToAnnotate]) -> list[ToAnnotate]:
         """The solutions with their own verdicts: those that have none are marked."""
