@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import eval_curve
 from .console import Debug, Json, emit, grid, out, plain, say, show
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def table(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders of them.")],
     metrics: Annotated[
         Text,
-        typer.Option(help="Further rows: pass@8,bon@8:prm:min; see docs/prm-scoring.md."),
+        typer.Option(help="Further rows: pass@8,maj@8,bon@8:prm:min; see docs/prm-search.md."),
     ] = None,
     out_: Annotated[Path | None, typer.Option("--out", help="File to write: .md or .json.")] = None,
     as_json: Json = False,
@@ -157,6 +158,9 @@ def table(
 
 def _write(text: str) -> None:
     sys.stdout.write(text)
+
+
+app.command("curve")(eval_curve.curve)
 
 
 @app.command("show")

@@ -4,6 +4,7 @@ All text from models and data sets is escaped; nothing here needs torch, and onl
 matplotlib.
 """
 
+from .curves import curve_svg
 from .diagrams import confusion_svg, position_svg, reliability_svg
 from .disputes import Dispute
 from .heat_maps import heat_map_svg
@@ -25,6 +26,7 @@ __all__ = [
     "band_plot_svg",
     "confusion_svg",
     "count",
+    "curve_svg",
     "escape",
     "heat_map_svg",
     "line_plot_svg",

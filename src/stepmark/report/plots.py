@@ -14,7 +14,17 @@ from stepmark.errors import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["GRID", "INK", "LINES", "Series", "band_plot_svg", "dress", "line_plot_svg", "svg_of"]
+__all__ = [
+    "GRID",
+    "INK",
+    "LINES",
+    "Series",
+    "band_plot_svg",
+    "draw_series",
+    "dress",
+    "line_plot_svg",
+    "svg_of",
+]
 
 INK = ("#010101", "var(--ink, #1c2128)")
 GRID = ("#010102", "var(--line, #d3d9e0)")
@@ -74,7 +84,7 @@ def band_plot_svg(series: Sequence[Series], title: str, xlabel: str, ylabel: str
 
     def draw(axes: Axes) -> None:
         for place, line in enumerate(series):
-            _draw(axes, line, place)
+            draw_series(axes, line, place)
         dress(axes, title, xlabel, ylabel, len(series))
         if all(float(x).is_integer() for line in series for x, _ in line.points):
             axes.xaxis.set_major_locator(
@@ -115,7 +125,8 @@ def svg_of(draw: Callable[[Axes], None], size: tuple[float, float] = (5.3, 3.2))
     return _finish(file.getvalue())
 
 
-def _draw(axes: Axes, line: Series, place: int) -> None:
+def draw_series(axes: Axes, line: Series, place: int) -> None:
+    """One line of a plot, in its band, as its place among the lines asks for."""
     if line.bands and len(line.bands) != len(line.points):
         raise ValueError(
             f"The series {line.name!r} has {len(line.points)} points but {len(line.bands)} bands."
