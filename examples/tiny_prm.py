@@ -45,7 +45,7 @@ def story(draw: random.Random) -> tuple[str, int, list[int]]:
 
 
 def places(kinds: Sequence[str], start: int, changes: Sequence[int]) -> list[tuple[int, str]]:
-    """Lines that can hold an error of these kinds: ``arith``, ``carry``, ``final``."""
+    """Lines that can hold an error of these kinds; see `solution`."""
     found: list[tuple[int, str]] = []
     here = start
     for number, change in enumerate(changes):
@@ -53,6 +53,8 @@ def places(kinds: Sequence[str], start: int, changes: Sequence[int]) -> list[tup
             found.append((number, "arith"))
         if "carry" in kinds and number and wrong_starts(here, change):
             found.append((number, "carry"))
+        if "early" in kinds and number:
+            found.append((number, "early"))
         here += change
     return [*found, (len(changes), "final")] if "final" in kinds else found
 
@@ -70,8 +72,9 @@ def solution(
 ) -> dict[str, Any]:
     """The lines of a solution with a label each; it ends at its first error.
 
-    ``arith`` gets a sum wrong, ``final`` gives another answer than the last result, and ``carry``
-    works on, without a slip, from a number that is not the last result.
+    ``arith`` gets a sum wrong, ``final`` gives another answer than the last result, ``carry`` works
+    on, without a slip, from a number that is not the last result, and ``early`` answers with the
+    last result while something is left to do.
     """
     is_bad = draw.random() < WRONG_SHARE
     able = places(kinds, start, changes)
@@ -81,11 +84,12 @@ def solution(
     for number, change in enumerate([*changes, None]):
         if number == bad and kind == "carry":
             here = draw.choice(wrong_starts(here, change or 0))
-        result = here if change is None else here + change
+        ends = change is None or (number == bad and kind == "early")
+        result = here if ends else here + change
         said = result
-        if number == bad and kind != "carry":
+        if number == bad and kind in ("arith", "final"):
             said = draw.choice([other for other in range(LARGEST + 1) if other != result])
-        if change is None:
+        if ends:
             lines.append(f"answer {said}")
         else:
             lines.append(f"step : {here} {'+' if change > 0 else '-'} {abs(change)} = {said} ;")

@@ -23,11 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import tiny_prm
 
 if TYPE_CHECKING:
-    from stepmark.prm.replay import RefreshOutcome
+    from stepmark.prm.replay import RefreshConfig, RefreshOutcome
 
 FIRST_ROWS, NEW_ROWS = 24_000, 7_200
-NEW_KINDS = ("carry",)
-STEPS = 500
+KINDS = (("arith", "final"), ("carry",), ("early",))
+"""Errors of the first rows, and of each round that follows; the example makes one round."""
+STEPS = 400
 HELD_OUT = 0.1
 
 
@@ -41,7 +42,7 @@ def first_model(out: Path, seed: int) -> Path:
         return best
     out.mkdir(parents=True, exist_ok=True)
     base = tiny_prm.make_base(out / "base")
-    data = write_rows(out / "rows.jsonl", FIRST_ROWS, seed, ("arith", "final"))
+    data = write_rows(out / "rows.jsonl", FIRST_ROWS, seed, KINDS[0])
     tables = tiny_prm.settings(base, data, seed, 2500)
     tables["data"]["held_out"] = HELD_OUT
     config = PrmConfig.model_validate(tables)
@@ -51,41 +52,44 @@ def first_model(out: Path, seed: int) -> Path:
 
 
 def refreshed(
-    out: Path, first: Path, seed: int, share: float, reading: str = "mixture", steps: int = STEPS
+    out: Path, model: Path, seed: int, config: RefreshConfig, round: int = 1
 ) -> RefreshOutcome:
-    """The first model after a round of new errors, with so much of its history among them."""
+    """A model after a round of new errors; the buffer in ``out`` holds all rounds before it."""
     from stepmark.prm import labelled_steps
-    from stepmark.prm.replay import Annotator, Provenance, RefreshConfig, ReplayBuffer, refresh
+    from stepmark.prm.replay import Annotator, Provenance, ReplayBuffer, refresh
 
     out.mkdir(parents=True, exist_ok=True)
-    rule = Annotator(kind="rule", version="1")
     buffer = ReplayBuffer(out, held_out=HELD_OUT)
-    for number, kinds in enumerate((("arith", "final"), NEW_KINDS)):
-        count = NEW_ROWS if number else FIRST_ROWS
+    for number in (0, round) if round == 1 else (round,):
+        kinds, count = KINDS[number], NEW_ROWS if number else FIRST_ROWS
         file = write_rows(out / f"rows-{number}.jsonl", count, seed + 1000 * number, kinds)
-        words = Provenance(policy_id="+".join(kinds), annotator=rule, origin="generated")
+        who = Annotator(kind="rule", version="1")
+        words = Provenance(policy_id="+".join(kinds), annotator=who, origin="generated")
         buffer.add(labelled_steps(file), number, words)
-    config = RefreshConfig.model_validate(settings(share, reading, seed, steps))
-    done = refresh(first, buffer, 1, config, on_event=tell(f"replay {share:g}"))
-    return done
+    what = f"round {round}, replay {config.replay.share:g}"
+    return refresh(model, buffer, round, config, on_event=tell(what))
 
 
-def settings(share: float, reading: str, seed: int, steps: int) -> dict[str, Any]:
-    """The tables of ``stepmark prm refresh``; every arm learns for the same number of steps."""
-    return {
-        "replay": {"share": share, "reading": reading, "seed": seed},
-        "algorithm": {
-            "steps": steps,
-            "rows_per_step": 64,
-            "learning_rate": 2e-3,
-            "schedule": "cosine",
-            "warmup_steps": 20,
-            "eval_every": 50,
-            "save_every": 100,
-            "patience": None,
-            "seed": seed,
-        },
-    }
+def settings(share: float, seed: int, reading: str = "mixture", **gate: Any) -> RefreshConfig:
+    """Those of ``stepmark prm refresh``; every share learns for the same number of steps."""
+    from stepmark.prm.replay import RefreshConfig
+
+    return RefreshConfig.model_validate(
+        {
+            "replay": {"share": share, "reading": reading, "seed": seed},
+            "gate": gate,
+            "algorithm": {
+                "steps": STEPS,
+                "rows_per_step": 64,
+                "learning_rate": 2e-3,
+                "warmup_steps": 20,
+                "eval_every": 50,
+                "save_every": 100,
+                "patience": None,
+                "seed": seed,
+            },
+        }
+    )
 
 
 def write_rows(path: Path, count: int, seed: int, kinds: tuple[str, ...]) -> Path:
@@ -118,7 +122,8 @@ def main() -> int:
     chosen = parser.parse_args()
     first = first_model(chosen.out / "first", chosen.seed)
     for share in chosen.replay:
-        done = refreshed(chosen.out / f"replay-{share:g}", first, chosen.seed, share)
+        config = settings(share, chosen.seed)
+        done = refreshed(chosen.out / f"replay-{share:g}", first, chosen.seed, config)
         print(
             f"replay {share:g}: {done.counts['n_new']:,} new rows, {done.counts['n_replay']:,} old"
         )
