@@ -202,3 +202,14 @@ def test_two_processes_learn_every_loss_as_one_does(tiny_base: Folder, tmp_path:
     assert found.keys() == others.keys()
     for one in found.values():
         check_weights(one)
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_in_one_process_ends_all_with_one_message(
+    tiny_base: Folder, tmp_path: Path
+) -> None:
+    made = cases(tiny_base(), step_rows(tmp_path / "rows.jsonl"))
+    compared(tmp_path, {"nan": {**made["plain"], "broken": 1}})
+    told = [json.loads((tmp_path / f"told-{index}.json").read_text())["nan"] for index in range(2)]
+    assert told[0] == told[1]
+    assert "The loss of step 1 is nan" in told[0]

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from stepmark.prm.fitting import Fit
+from stepmark.errors import RunError
+from stepmark.prm.fitting import Fit, Loss
 from stepmark.prm.learning import StepLearner
 from stepmark.prm.outcome_train import OutcomeLearner, prepare_outcomes
 from stepmark.prm.outcome_train import _card as outcome_card
@@ -44,6 +45,8 @@ def fitted(case: dict[str, Any], out: Path) -> dict[str, Any]:
             model, prepared.train, prepared.held_out, _card(prepared, model), config.algorithm,
             _batches(prepared),
         )  # fmt: skip
+    if case.get("broken") == processes().index:
+        spoil(learner)
     with begun(out, config, {}, "the same", resume=False) as run, StopRequest() as stop:
         fit = Fit(run, learner, config.algorithm, precision, stop, lambda _: None)
         result = fit.run()
@@ -59,6 +62,28 @@ def fitted(case: dict[str, Any], out: Path) -> dict[str, Any]:
         "batches": batches,
         "metrics": dict(result.metrics),
     }
+
+
+def spoil(learner: Any) -> None:
+    """The losses of this process are no numbers."""
+    losses = learner.losses
+
+    def spoilt(*given: Any) -> Any:
+        for compute in losses(*given):
+            yield lambda made=compute: Loss(
+                (loss := made()).value * float("nan"), {**loss.numbers, "loss": float("nan")}
+            )
+
+    learner.losses = spoilt
+
+
+def told(case: dict[str, Any], out: Path) -> str:
+    """What a training says that cannot go on."""
+    try:
+        fitted(case, out)
+    except RunError as error:
+        return str(error)
+    return "it went on"
 
 
 def differences(alone: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
@@ -83,6 +108,7 @@ def main(folder: Path, index: int, port: str) -> None:
     torch.set_num_threads(1)
     cases: dict[str, dict[str, Any]] = json.loads((folder / "cases.json").read_text())
     alone: dict[str, Any] = {}
+    broken = {name: cases.pop(name) for name in list(cases) if "broken" in cases[name]}
     if index == 0:
         alone = {name: fitted(case, folder / f"{name}-alone") for name, case in cases.items()}
     processes.cache_clear()
@@ -90,6 +116,8 @@ def main(folder: Path, index: int, port: str) -> None:
     os.environ |= {"LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     assert processes().count == 2
     together = {name: fitted(case, folder / name) for name, case in cases.items()}
+    words = {name: told(case, folder / name) for name, case in broken.items()}
+    (folder / f"told-{index}.json").write_text(json.dumps(words))
     if index == 0:
         found = {name: differences(alone[name], together[name]) for name in cases}
         (folder / "found.json").write_text(json.dumps(found))

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
@@ -16,7 +17,7 @@ from stepmark.errors import Error
 
 from .console import err
 
-__all__ = ["is_first", "speaking_once", "wait_silently"]
+__all__ = ["is_first", "run_folder", "speaking_once", "wait_silently"]
 
 SILENCE_S = 5.0
 """How long a process that has nothing to say stays: a launcher ends all as soon as one has ended,
@@ -64,6 +65,15 @@ def speaking_once(verb: Callable[..., None]) -> Callable[..., None]:
             raise error
 
     return told_once
+
+
+def run_folder(given: Path | None, verb: str) -> Path:
+    """Where a run goes: as given, or a new folder; the first process chooses for all."""
+    from stepmark.training.processes import processes
+
+    from .wiring import next_run_folder
+
+    return processes().from_first(given or next_run_folder(verb))
 
 
 def _together(action: Callable[[], None]) -> Error | Silent | None:

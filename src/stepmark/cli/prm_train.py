@@ -11,7 +11,7 @@ from stepmark.errors import ConfigError
 
 from .console import Debug, Json, emit, err, grid, out, say, warn
 from .interrupt import same_command, stoppable
-from .launched import speaking_once
+from .launched import run_folder, speaking_once
 
 if TYPE_CHECKING:
     from stepmark.config import Composed
@@ -80,9 +80,7 @@ def train(
 def _run(prepared: Prepared, out_: Path | None, resume: bool, as_json: bool) -> None:
     from stepmark.prm.train import train_step_model
 
-    from .wiring import next_run_folder
-
-    folder = out_ or next_run_folder("prm")
+    folder = run_folder(out_, "prm")
     say(f"prm on {', '.join(prepared.config.data.rows)}; the run goes to {folder}")
     with stoppable(same_command(folder, "--resume")), watching("prm") as watch:
         result = train_step_model(prepared, folder, resume=resume, on_event=watch)

@@ -12,7 +12,7 @@ from stepmark.errors import ConfigError
 from . import rm_eval
 from .console import Debug, Json, emit, err, grid, say
 from .interrupt import same_command, stoppable
-from .launched import speaking_once
+from .launched import run_folder, speaking_once
 from .prm_train import (
     Base,
     DryRun,
@@ -93,9 +93,7 @@ def train(
 def _run(prepared: PreparedOutcomes, out_: Path | None, resume: bool, as_json: bool) -> None:
     from stepmark.prm.outcome_train import train_outcome_model
 
-    from .wiring import next_run_folder
-
-    folder = out_ or next_run_folder("rm")
+    folder = run_folder(out_, "rm")
     say(f"rm on {', '.join(prepared.config.data.rows)}; the run goes to {folder}")
     with stoppable(same_command(folder, "--resume")), watching("rm") as watch:
         result = train_outcome_model(prepared, folder, resume=resume, on_event=watch)
