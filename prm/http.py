@@ -5,18 +5,18 @@ Two ways to ask. ``api = "json"`` posts ``{"problem": ..., "steps": [...]}`` and
 asked for one number per step, and its reply must hold the same object.
 
 What can pass is tried again with a growing pause, until the deadline of the solution: no
-connection, one that breaks off, a time-out, the statuses 408, 425, 429 and 5xx. A solution that
+connection, one that breaks off, a time-out, the statuses 408, 425, 429 and 5xx, and a chat model's
+reply that does not hold one score per step. A solution that
 could not be scored abstains (None for all of its steps, and ``failed``): it is asked again the next
 time. When more of them abstain than ``max_error_share`` allows, the run is refused; what was scored
-until then is remembered. What will not pass is refused at once: another status, or a reply that is
-no list of one score per step.
+until then is remembered. What will not pass is refused at once: another status, or a service's
+reply that is no list of one score per step.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 import time
@@ -29,7 +29,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from stepmark.errors import ConfigError, DataError, VerifierError
+from stepmark.errors import ConfigError, DataError, Error, VerifierError
 from stepmark.types import StepItem, StepScores
 
 from .cache import ScoreCache, Scores, item_digest
@@ -65,6 +65,11 @@ def _given(found: Scores | None, item: StepItem, key: str) -> StepScores:
     if found is None:
         return StepScores((None,) * len(item.steps), key, failed=True)
     return StepScores(found, key)
+
+
+def _is_score(value: Any) -> bool:
+    """Whether it is a number in [0, 1]; NaN and numbers beyond any float are none."""
+    return isinstance(value, int | float) and 0 <= value <= 1
 
 
 class HttpScorer:
@@ -150,10 +155,13 @@ class HttpScorer:
         }
         known = {digest: self.cache.get(digest) for digest in digests}
         with ThreadPoolExecutor(self.workers) as pool:
-            found = dict(zip(new, pool.map(self._try, new.values()), strict=True))
+            found = dict(zip(new, pool.map(self._asked, new.values()), strict=True))
         failed = [row for row in found.values() if isinstance(row, Passing)]
-        good = {digest: row for digest, row in found.items() if not isinstance(row, Passing)}
+        good = {digest: row for digest, row in found.items() if not isinstance(row, Exception)}
         self.cache.add(good)
+        for row in found.values():
+            if isinstance(row, Error):
+                raise row
         if len(failed) > self.max_error_share * max(1, len(items)):
             raise VerifierError(
                 f"The service {self.url!r} did not score {len(failed)} of {len(items)} solutions: "
@@ -170,6 +178,13 @@ class HttpScorer:
             _given(known.get(digest), item, self.key)
             for digest, item in zip(digests, items, strict=True)
         ]
+
+    def _asked(self, item: StepItem) -> Scores | Passing | Error:
+        """Scores of a solution, or why it has none: others are remembered before that is raised."""
+        try:
+            return self._try(item)
+        except Error as why:
+            return why
 
     def _try(self, item: StepItem) -> Scores | Passing:
         """Scores of a solution, or why it has none after all tries."""
@@ -233,13 +248,12 @@ class HttpScorer:
                 # A model that does not keep to the form may do so the next time.
                 raise Passing(f"a reply without scores ({str(reply)[:120]})") from error
         scores = found.get("scores") if isinstance(found, dict) else None
-        if not isinstance(scores, list) or len(scores) != len(item.steps):
-            raise self._unreadable(item, str(found))
-        for score in scores:
-            is_number = isinstance(score, int | float) and math.isfinite(score)
-            if score is not None and not (is_number and 0 <= score <= 1):
-                raise self._unreadable(item, str(found))
-        return tuple(None if score is None else float(score) for score in scores)
+        is_list = isinstance(scores, list) and len(scores) == len(item.steps)
+        if is_list and all(score is None or _is_score(score) for score in scores):
+            return tuple(None if score is None else float(score) for score in scores)
+        if self.api == "chat":
+            raise Passing(f"a reply without a score for each of the steps ({str(found)[:120]})")
+        raise self._unreadable(item, str(found))
 
     def _unreadable(self, item: StepItem, reply: str) -> DataError:
         return DataError(

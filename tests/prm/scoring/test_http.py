@@ -144,6 +144,37 @@ def test_a_reply_that_is_no_score_per_step_is_refused(service: Service, body: An
     assert len(service.asked) == 1
 
 
+@pytest.mark.parametrize("scores", [[0.5], [0.5, 1.5], [0.5, "yes"], "0.5 0.5"])
+def test_a_chat_model_that_miscounts_is_asked_again_and_stops_no_other_solution(
+    service: Service, scores: Any
+) -> None:
+    def answer(asked: dict[str, Any], before: int) -> Answer:
+        steps = json.loads(asked["messages"][1]["content"])["steps"]
+        found = scores if steps[0] == "0 + 1 = 1" else [1, 0]
+        return 200, {"choices": [{"message": {"content": json.dumps({"scores": found})}}]}
+
+    service.answer = answer
+    rows = scorer(service, api="chat", model="judge", tries=2).score(ITEMS)
+    assert [row.failed for row in rows] == [True, *[False] * 11]
+    assert len(service.asked) == 13
+
+
+def test_a_number_beyond_any_float_is_no_score(service: Service) -> None:
+    service.answer = lambda asked, before: (200, b'{"scores": [1' + b"0" * 400 + b", 1]}")
+    with pytest.raises(DataError, match="must reply an object"):
+        scorer(service).score(ITEMS[:1])
+
+
+def test_what_was_scored_is_remembered_where_another_reply_is_refused(service: Service) -> None:
+    service.answer = lambda asked, before: (200, good(asked) if asked["steps"][0] > "1" else {})
+    made = scorer(service)
+    with pytest.raises(DataError, match="must reply an object"):
+        made.score(ITEMS)
+    service.asked.clear()
+    made.score(ITEMS[1:])
+    assert service.asked == []
+
+
 def test_a_chat_model_is_asked_for_the_same_object(service: Service) -> None:
     def answer(asked: dict[str, Any], before: int) -> Answer:
         text = '```json\n{"scores": [1, 0]}\n```' if before else "I think that all is well."
