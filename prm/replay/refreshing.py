@@ -85,7 +85,7 @@ class RefreshOutcome:
     folder: Path
     """Of the round."""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Wall time by part; of the call that did the work."""
+    """Wall time by part; empty where an earlier call did the work."""
 
     def to_row(self) -> dict[str, Any]:
         """The outcome as plain values."""
@@ -233,7 +233,13 @@ class Refresh:
         table, algorithm = self.settings.model, self.settings.algorithm
         model, _ = load_step_model(folder, table.dtype, table.device)
         threshold, budget = self.settings.gate.threshold, algorithm.tokens_per_microbatch
-        return {name: read(model, data, threshold, budget) for name, data in sets.items()}
+        found = {name: read(model, data, threshold, budget) for name, data in sets.items()}
+        if self.probe:
+            encoder = StepEncoder(model.tokenizer, read_card(folder).encoding)
+            whole = [encoder.encode(row.problem, row.steps) for row in self.probe]
+            scores = model.step_probabilities(whole, budget)
+            found[ON_PROBE] = found[ON_PROBE]._replace(scores=scores)
+        return found
 
     def _changes(
         self, before: Mapping[str, Read], after: Mapping[str, Read]
