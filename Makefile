@@ -90,7 +90,8 @@ bench: $(BENCH)/.ready .venv-trl/.ready $(SMOLLM2)/model.safetensors
 	$(BENCH)/bin/python benchmarks/verifier.py --out benchmarks/results.json $(BENCH_FLAGS)
 	.venv-trl/bin/python benchmarks/training.py --out benchmarks/results.json $(BENCH_FLAGS)
 	$(BIN)/python benchmarks/prm.py --out benchmarks/results.json $(BENCH_FLAGS)
-	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/python benchmarks/prm_scoring.py --solutions 96 --large 8
+	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/python benchmarks/prm_scoring.py --out benchmarks/results.json \
+	  --solutions 96 --large 8 $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) $(BENCH) .venv-trl .venv-verl dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -55,6 +55,8 @@ float32; the largest difference between a score of ours and of the loops is besi
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; 0 when it ran (goals that are missed are in the results)."""
     chosen = _parser().parse_args(arguments)
+    if chosen.quick:
+        chosen.solutions, chosen.large, chosen.rounds = 8, 0, 1
     try:
         print(_run(chosen))
     except Error as error:
@@ -72,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         "--large", type=int, default=16, help="solutions in the base's size; 0: none"
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a few solutions: does it run")
     return parser
 
 
@@ -90,8 +93,9 @@ def _run(chosen: argparse.Namespace) -> str:
         raise DataError(
             f"{out} is not JSON ({error}). Remove it, or give another --out."
         ) from error
-    facts = about([], seed=0, rounds=chosen.rounds, quick=False)
+    facts = about([], seed=0, rounds=chosen.rounds, quick=chosen.quick)
     flags = ("--solutions", str(chosen.solutions), "--large", str(chosen.large))
+    flags = ("--quick",) if chosen.quick else flags
     facts["command"] = " ".join(("python", "benchmarks/prm_scoring.py", *flags))
     facts["versions"] = {name: found for name in PACKAGES if (found := installed(name))}
     stage = Stages(out.with_name(f".stepmark-{out.name}.scoring-stages"), json.dumps(flags))
