@@ -318,10 +318,10 @@ def data_hashes(rows: Sequence[str], exclude: Sequence[str]) -> dict[str, str]:
 
 
 def excluded_problems(files: Sequence[str]) -> Iterator[str]:
-    """The texts of the problems in files of any format that ``stepmark prm convert`` reads.
+    """The texts of the problems in files whose rows have a column problem or question.
 
     Raises:
-        DataError: a file is missing, or of no known format.
+        DataError: a file is missing, or a row has neither.
     """
     from .formats.source import Source
 

@@ -99,8 +99,8 @@ class RowsTable(Table):
     """Most held-out rows in one evaluation, chosen by hash; all when ``none``."""
 
     exclude: Names = ()
-    """Files whose problems must not be learnt from, such as the benchmarks of the report; any
-    file that ``stepmark prm convert`` reads."""
+    """Files whose problems must not be learnt from, such as the benchmarks of the report: rows with
+    a column problem or question, as ProcessBench, PRM800K, GSM8K and ``prm convert`` have."""
 
     limit: int | None = Field(default=None, ge=1)
     """Rows that are read, held-out ones included, chosen by hash; all when absent."""
@@ -131,8 +131,10 @@ class DataTable(RowsTable):
     """With ``labels = "hard"``; 0 is Math-Shepherd's: right if one rollout reaches the answer."""
 
     keep_prefixes_together: bool = False
-    """Rows that differ in their last step only come in one batch, where their common tokens are
-    computed once: cheaper, with batches that are more alike inside."""
+    """Rows with the same tokens before their first label (with ``steps = "last"``: that differ in
+    their last step only) come in one batch, where those are computed once: cheaper, with batches
+    that are more alike inside and may exceed ``rows_per_step``. One level is shared: a prefix that
+    begins a longer one is computed again with that."""
 
 
 class LearningTable(Table):
