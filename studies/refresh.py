@@ -52,8 +52,8 @@ def main() -> int:
     results = chosen.out / "results.jsonl"
     chosen.out.mkdir(parents=True, exist_ok=True)
     for round in ROUNDS[: chosen.rounds]:
-        for seed in seeds:
-            for arm in ARMS:
+        for arm in ARMS:
+            for seed in seeds:
                 there = {(r["seed"], r["arm"], r["round"]) for r in read_rows(results)}
                 if (seed, arm, round) not in there:
                     append_rows(results, [piece(chosen.out / f"seed-{seed}", seed, arm, round)])

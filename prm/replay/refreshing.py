@@ -18,18 +18,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, pstdev
-from typing import Any, NamedTuple
+from typing import Any
 
 from stepmark.engines.loading import load_tokenizer
 from stepmark.errors import RunError
 from stepmark.prm.checkpoint import load_step_model, read_card
 from stepmark.prm.encoding import StepEncoder
 from stepmark.prm.fitting import FitResult
-from stepmark.prm.formats import labelled_steps, row_id, write_labelled_steps
-from stepmark.prm.formats.rows import StepmarkRows
 from stepmark.prm.places import folder_digest, folder_of
-from stepmark.store import build_manifest, rows_hash, text_hash, write_json
+from stepmark.store import build_manifest, text_hash, write_json
 from stepmark.store.run import differing
 from stepmark.types import LabelledSteps
 
@@ -41,6 +38,7 @@ from .figures import Change, Figures, HeldOut, Read, change, held_out, read
 from .gate import Decision, judge
 from .learning import Learnt, encode_mixture, label_rule, learn
 from .matrix import matrix_of
+from .probe import frozen_probe, rescale_of, rows_id
 from .reading import reader_of
 from .rounds import (
     MODEL,
@@ -56,7 +54,6 @@ from .rounds import (
 
 __all__ = ["RefreshOutcome", "refresh"]
 
-PROBE = "probe.jsonl"
 ON_PROBE = "probe"
 
 
@@ -140,11 +137,11 @@ def refresh(
     with held(place):
         buffer.claim(reader_of(folder))
         buffer.check(round)
-        frozen = _probe(place, buffer, probe, settings)
+        frozen = frozen_probe(place, buffer, probe, settings.gate.held_out_limit)
         inputs = {
             "model": folder_digest(folder),
             "buffer": buffer.digest(round),
-            "probe": _rows_id(frozen),
+            "probe": rows_id(frozen),
             "settings": settings.settings(),
         }
         known = finished(place, round)
@@ -266,7 +263,7 @@ class Refresh:
         decision: Decision,
     ) -> dict[str, Any]:
         seeds = {"draw": self.settings.replay.seed, "training": self.settings.algorithm.seed}
-        rescale = _rescale(before.get(ON_PROBE), after.get(ON_PROBE))
+        rescale = rescale_of(before.get(ON_PROBE), after.get(ON_PROBE))
         return {
             "round": self.round,
             "accepted": decision.accepted,
@@ -294,56 +291,6 @@ class Refresh:
         started = time.perf_counter()
         yield
         self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started
-
-
-class Moments(NamedTuple):
-    """Mean and standard deviation of step scores."""
-
-    mean: float
-    std: float
-
-
-def _moments(scores: Sequence[Sequence[float]]) -> Moments | None:
-    flat = [score for row in scores for score in row]
-    return Moments(fmean(flat), pstdev(flat)) if flat else None
-
-
-def _rescale(before: Read | None, after: Read | None) -> Rescale | None:
-    one = None if before is None else _moments(before.scores)
-    two = None if after is None else _moments(after.scores)
-    return None if one is None or two is None else Rescale(*one, *two)
-
-
-def _probe(
-    out: Path, buffer: ReplayBuffer, given: Sequence[LabelledSteps], settings: RefreshConfig
-) -> list[LabelledSteps]:
-    """The frozen probe set, which the first refresh chooses."""
-    path = out / PROBE
-    if path.is_file():
-        frozen = list(labelled_steps(path))
-        if given and _rows_id(given) != _rows_id(frozen):
-            raise RunError(
-                f"The probe set of {str(out)!r} has {len(frozen):,} rows (hash "
-                f"{_rows_id(frozen)}), and other {len(given):,} rows (hash {_rows_id(given)}) are "
-                "given: the scores of earlier rounds could not be compared. Leave them out, or "
-                "choose another folder for the rounds."
-            )
-        return frozen
-    rows = list(given)
-    if not rows:
-        limit = settings.gate.held_out_limit
-        every = buffer.entries(split="held_out")
-        first = [e for e in every if e.round == min(e.round for e in every)]
-        rows = buffer.rows(sorted(first, key=lambda e: text_hash("limit " + e.id))[:limit])
-    if rows:
-        write_labelled_steps(path, rows)
-    return rows
-
-
-def _rows_id(rows: Sequence[LabelledSteps]) -> str:
-    write = StepmarkRows().write
-    keys = ((row_id(row.problem.text, row.steps), write(row)["labels"]) for row in rows)
-    return rows_hash({"id": key, "labels": labels} for key, labels in keys)
 
 
 def _check_same(
