@@ -199,11 +199,12 @@ def figures_of(rated: Sequence[Rated]) -> tuple[Figure, ...]:
     right = np.array([one.is_right for one in rated])
     called = np.array([one.score is not None and one.score >= HALF for one in rated])
     known = [(one.score, one.is_right) for one in rated if one.score is not None]
-    chances = calibration(*map(list, zip(*known, strict=True))) if known else None
+    scores, rights = [score for score, _ in known], [is_right for _, is_right in known]
+    chances = calibration(scores, rights) if known else None
     groups = [one.problem for one in rated]
     n = len(rated)
     return (
-        _drawn("auroc", groups, lambda at: auroc(ranks[at], right[at])),
+        _drawn("auroc", groups, lambda at: auroc(ranks[at].tolist(), right[at].tolist())),
         _ordered(rated),
         _drawn("accuracy", groups, lambda at: float((called == right)[at].mean())),
         Figure("larger_class", float(max(right.mean(), 1 - right.mean())), n),
