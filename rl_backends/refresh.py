@@ -135,8 +135,8 @@ class Refresher:
             "first": self.first,
             "done": self.done,
             "states": states,
-            "rejected": self.rejected,
-            "versions": self.versions,
+            "rejected": list(self.rejected),
+            "versions": [[dict(one) for one in own] for own in self.versions],
         }
 
     def is_due(self, iteration: int) -> bool:
@@ -195,10 +195,9 @@ class Refresher:
         config, share = self.config, self.config.history_share
         seed = derive_seed(self.seed, "refresh", work.number, name)
         if config.generates:
-            new, history, took = self._drawn(model, name, work, seed)
+            new, old, took = self._drawn(model, name, work, seed)
         else:
-            new, history, took = self._read(model, work, seed)
-        old = [] if isinstance(model, KeepsRows) else history
+            new, old, took = self._read(model, work, seed)
         counts = {"fresh_rows": float(len(new)), "history_rows": float(len(old)), **took}
         if not new:
             log.warning(
@@ -211,7 +210,7 @@ class Refresher:
     def _drawn(
         self, model: RewardModel, name: str, work: Iteration, seed: int
     ) -> tuple[list[LabelledSteps], list[LabelledSteps], Mapping[str, float]]:
-        """Fresh rows and a share of earlier ones, labelled by roll-outs."""
+        """Fresh rows, and a share of earlier ones for a model that keeps none, by roll-outs."""
         if self.completer is None:
             raise RunError(
                 f"reward.refresh.annotator is {self.config.annotator!r}, which draws roll-outs, "
@@ -225,20 +224,21 @@ class Refresher:
             budget = sum(_tokens(s) for step in sorted(steps) for s in self.store.rows(step))
         share = budget // len(self.models)
         new, took = self.completer.fresh(model, name, work.number, chosen, work.verdicts, share)
-        earlier = self.completer.earlier(name, work.number, self.store)
+        keeps = isinstance(model, KeepsRows)
+        earlier = [] if keeps else self.completer.earlier(name, work.number, self.store)
         wanted = history_size(len(new), self.config.history_share, len(earlier))
         return new, random.Random(derive_seed(seed, "history")).sample(earlier, wanted), took
 
     def _read(
         self, model: RewardModel, work: Iteration, seed: int
     ) -> tuple[list[LabelledSteps], list[LabelledSteps], Mapping[str, float]]:
-        """Fresh rows and a share of earlier ones, labelled by what is in the store."""
+        """Fresh rows, and a share of earlier ones for a model that keeps none, from the store."""
         config, share = self.config, self.config.history_share
         budget = config.token_budget
         most = None if budget is None else round(budget * (1 - share))
         new, used = self._labelled(model, work, _within(self._chosen(work, seed), most))
-        wanted = history_size(len(new), share, len(work.history))
-        keys = list(work.history)
+        keys = [] if isinstance(model, KeepsRows) else list(work.history)
+        wanted = history_size(len(new), share, len(keys))
         random.Random(derive_seed(seed, "history")).shuffle(keys)
         left = None if budget is None else budget - used
         old, _ = self._labelled(model, work, _within(self._samples(keys[:wanted]), left))

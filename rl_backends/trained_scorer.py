@@ -13,13 +13,14 @@ number and the key of the version, and not its weights.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stepmark.config.refresh_table import RefreshTable
-from stepmark.errors import ConfigError, RunError
+from stepmark.errors import ConfigError, DataError, RunError
 from stepmark.prm import PrmScorer, labelled_steps
 from stepmark.prm.replay import (
     Annotator,
@@ -35,6 +36,8 @@ from stepmark.store import text_hash
 from stepmark.types import LabelledSteps, StepItem, StepScores
 
 __all__ = ["TrainedScorer"]
+
+log = logging.getLogger(__name__)
 
 
 class TrainedScorer:
@@ -134,7 +137,11 @@ class TrainedScorer:
             return counts
         # One copy of the weights is enough: what learns is loaded by itself.
         place, self.scorer = self.scorer.path, self._made(self.scorer.path)
-        outcome = refresh(place, buffer, round, self._settings(history_share, seed))
+        try:
+            outcome = refresh(place, buffer, round, self._settings(history_share, seed))
+        except DataError as error:  # all labels lie beyond the longest row of the model
+            log.warning("The reward model %s stays as it is: %s", self.key, error)
+            return {**counts, "accepted": 0.0}
         if outcome.accepted:
             self.version, self.scorer = round, self._made(outcome.model)
             if self.table.rescale == "moments" and outcome.rescale is not None:
