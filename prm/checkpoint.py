@@ -194,10 +194,12 @@ def read_card(path: Path | str) -> PrmCard:
     """
     place = Path(path).expanduser() / CARD
     if not place.is_file():
+        inside = place.parent / "checkpoints"
+        where = f"{inside}/final" if inside.is_dir() else "RUN/checkpoints/final"
         raise SetupError(
             f"{str(path)!r} holds no {CARD}, so it is no reward model of Stepmark. Name a folder "
-            "that stepmark prm train wrote, such as RUN/checkpoints/final; models of other "
-            f"projects have adapters.\n    ls {path}"
+            f"that stepmark prm train or rm train wrote, such as {where}; models of other "
+            f"projects have adapters.\n    ls {inside if inside.is_dir() else path}"
         )
     try:
         return PrmCard.model_validate_json(place.read_text(encoding="utf-8"))

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stepmark.errors import DataError
+from stepmark.errors import DataError, UnknownNameError
 from stepmark.protocols import StepScorer
 from stepmark.statistics import best_at_k, mean_at_k, pass_at_k
 from stepmark.types import Problem, StepItem
 
-from .aggregation import aggregate, rank_of
+from .aggregation import AGGREGATIONS, aggregate, rank_of
 from .eval_report import Figure
 from .formats import problem_id
 from .marking import answers
@@ -168,6 +168,8 @@ def examine_outcomes(
             "must be right and wrong ones. Give a file with both."
         )
     how = aggregation or str(getattr(scorer, "aggregation", "min"))
+    if how not in AGGREGATIONS:
+        raise UnknownNameError.of("aggregation", how, AGGREGATIONS)
     rated = rate(scorer, solutions, how, on_progress)
     report = OutcomeReport(
         data=data,

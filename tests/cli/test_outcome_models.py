@@ -276,6 +276,8 @@ def test_an_evaluation_is_a_gate(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (("nowhere/at-all", "--data", "data.jsonl"), "neither a folder here nor"),
+        (("orm", "--data", "data.jsonl"), "such as orm/checkpoints/final"),
+        ((ORM, "--data", "data.jsonl", "--aggregation", "mn"), "Did you mean 'min'"),
         ((ORM, "--data", "nowhere.jsonl"), "There is no file 'nowhere.jsonl'"),
         ((ORM, "--data", "unknown.jsonl"), "holds no solution of which it is known"),
         ((ORM, "--data", "rows.jsonl"), "line 1"),
@@ -309,3 +311,8 @@ def test_a_model_is_trained_on_solutions_without_labels(
     assert command.run(["rm", "train", *words, *given, "--json"]) == 0
     card = json.loads(Path("plain/checkpoints/final/prm.json").read_text())
     assert (card["kind"], card["trained_on"][0]["rows"]) == ("outcome", 18)
+
+
+def test_a_run_of_a_reward_model_has_no_completions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(["prm", "score", "orm", "--scorer", ORM]) == 2
+    assert "it holds no completions to score" in capsys.readouterr().err

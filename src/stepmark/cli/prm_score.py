@@ -89,6 +89,11 @@ def _tokenizer(folder: RunFolder, named: str | None) -> Any:
 
     config = folder.config()
     model: Any = config.get("model", "")
+    if isinstance(model, dict) and "policy" not in model:
+        raise ConfigError(
+            f"{str(folder.path)!r} is a run that trained a reward model; it holds no completions "
+            "to score. Name a run of stepmark train or stepmark eval run, or a file of rows."
+        )
     place = named or (model.get("policy", "") if isinstance(model, dict) else str(model))
     try:
         return load_tokenizer(place)
