@@ -15,7 +15,7 @@ from stepmark.types import Item
 
 from .asking import asks_root, most_asked, prefixes_without_room, refusal, upper_bound
 from .counts import Cost, Counts
-from .estimates import AnnotatedSteps, StepEstimate, labelled_row
+from .estimates import AnnotatedSteps, StepEstimate, StepReason, labelled_row
 from .items import Prefix, ToAnnotate
 from .plans import Outcomes, Wanted, plan_for
 from .rollouts import Rollouts
@@ -174,6 +174,9 @@ class Annotator:
         """The plan of a solution, after the question whether it needs one."""
         if (why := refusal(item, self.settings)) is not None:
             return why
+        no_room = prefixes_without_room(item, self.settings, self.max_length)
+        if 0 in no_room:
+            return str(StepReason.NO_ROOM)
         if asks_root(item, self.settings):
             given = yield {0: self.settings.rollouts}
             known = [outcome for outcome in given[0] if outcome is not None]
@@ -184,7 +187,7 @@ class Annotator:
             None if item.verdict is None else item.verdict.correct,
             self.settings,
             is_finished=item.finish == "stop",
-            no_room=prefixes_without_room(item, self.settings, self.max_length),
+            no_room=no_room,
         )
         if all(estimate.label is None for estimate in found):
             return str(found[0].reason)

@@ -44,6 +44,8 @@ def most_asked(
     no_room = prefixes_without_room(item, settings, max_length)
     is_right = item.verdict is not None and item.verdict.correct
     last = 1 if settings.method == "binary" and is_right else len(item.steps)
+    if 0 in no_room:
+        return {}
     asked = [prefix for prefix in range(1, last) if prefix not in no_room]
     root = {0: settings.rollouts} if asks_root(item, settings) else {}
     return dict.fromkeys(asked, settings.most_rollouts(2)) | root
@@ -57,11 +59,11 @@ def asks_root(item: ToAnnotate, settings: AnnotationSettings) -> bool:
 def prefixes_without_room(
     item: ToAnnotate, settings: AnnotationSettings, max_length: int | None
 ) -> frozenset[int]:
-    """Prefixes behind which a roll-out may not fit in the model."""
+    """Prefixes behind which a roll-out may not fit in the model; 0 is the bare prompt."""
     if max_length is None:
         return frozenset()
     room = max_length - settings.sampling.max_tokens - len(item.prompt.ids)
-    return frozenset(k for k in range(1, len(item.steps)) if item.ends[k - 1] + 1 > room)
+    return frozenset(k for k in range(len(item.steps)) if len(item.prefix(k).ids) > room)
 
 
 def refusal(item: ToAnnotate, settings: AnnotationSettings) -> str | None:

@@ -99,14 +99,12 @@ class Rollouts:
         prompts: list[Prompt] = []
         for prefix, upto in wanted:
             known, name = self.known[self._id(prefix)], prefix.name
-            text = prefix.prompt.text + texts_of(self.tokenizer, [prefix.ids])[0]
-            for place in range(upto):
-                id = f"{name}.{place}"
-                if place in known or id in lacking:
-                    continue
-                lacking[id] = prefix, place
-                problem = replace(prefix.prompt.problem, id=id)
-                prompts.append(Prompt(problem, prefix.all_ids, text))
+            names = {f"{name}.{place}": place for place in range(upto) if place not in known}
+            text, ids = "", prefix.all_ids
+            for id in [id for id in names if id not in lacking]:
+                text = text or prefix.prompt.text + texts_of(self.tokenizer, [prefix.ids])[0]
+                lacking[id] = prefix, names[id]
+                prompts.append(Prompt(replace(prefix.prompt.problem, id=id), ids, text))
         if prompts:
             self._generate(prompts, lacking)
 

@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from stepmark.prm.annotation import ToAnnotate
 from stepmark.seeds import derive_seed
 from stepmark.types import Group, Item, Problem, Prompt, Rollout, Sampling, Verdict
-
-PROMPT_LENGTH = 2
 
 
 class Letters:
@@ -99,8 +96,15 @@ def solution(steps: int, *, correct: bool = False, name: str = "p", key: str = "
 
 
 @pytest.fixture
+def scripted() -> type[Scripted]:
+    return Scripted
+
+
+@pytest.fixture
 def judge() -> LastLetter:
     return LastLetter()
 
 
-chances = st.lists(st.floats(0, 1), min_size=8, max_size=8)
+@pytest.fixture
+def make() -> Callable[..., ToAnnotate]:
+    return solution
