@@ -247,9 +247,10 @@ class HttpScorer:
             except (KeyError, IndexError, TypeError, ValueError) as error:
                 # A model that does not keep to the form may do so the next time.
                 raise Passing(f"a reply without scores ({str(reply)[:120]})") from error
-        scores = found.get("scores") if isinstance(found, dict) else None
-        is_list = isinstance(scores, list) and len(scores) == len(item.steps)
-        if is_list and all(score is None or _is_score(score) for score in scores):
+        given = found.get("scores") if isinstance(found, dict) else None
+        scores: list[Any] = given if isinstance(given, list) else []
+        fits = len(scores) == len(item.steps)
+        if fits and all(score is None or _is_score(score) for score in scores):
             return tuple(None if score is None else float(score) for score in scores)
         if self.api == "chat":
             raise Passing(f"a reply without a score for each of the steps ({str(found)[:120]})")
