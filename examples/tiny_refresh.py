@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FIRST_ROWS, NEW_ROWS = 24_000, 7_200
 KINDS = (("arith", "final"), ("carry",), ("early",))
 """Errors of the first rows, and of each round that follows; the example makes one round."""
-STEPS = 400
+STEPS = 500
 HELD_OUT = 0.1
 
 

@@ -38,6 +38,8 @@ ARMS: dict[str, tuple[float, str]] = {
     "0.5": (0.5, "mixture"),
     "all": (1.0, "history"),
 }
+PAIRS = (("0", "0.1"), ("0.5", "all"))
+"""Arms in the order of work: the main comparison first, for all seeds."""
 ROUNDS = (1, 2)
 
 
@@ -52,11 +54,10 @@ def main() -> int:
     results = chosen.out / "results.jsonl"
     chosen.out.mkdir(parents=True, exist_ok=True)
     for round in ROUNDS[: chosen.rounds]:
-        for arm in ARMS:
-            for seed in seeds:
-                there = {(r["seed"], r["arm"], r["round"]) for r in read_rows(results)}
-                if (seed, arm, round) not in there:
-                    append_rows(results, [piece(chosen.out / f"seed-{seed}", seed, arm, round)])
+        for seed, arm in [(s, a) for two in PAIRS for s in seeds for a in two]:
+            there = {(r["seed"], r["arm"], r["round"]) for r in read_rows(results)}
+            if (seed, arm, round) not in there:
+                append_rows(results, [piece(chosen.out / f"seed-{seed}", seed, arm, round)])
     summarise(chosen.out, seeds, ROUNDS[: chosen.rounds])
     return 0
 

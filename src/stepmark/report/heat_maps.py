@@ -59,5 +59,5 @@ def heat_map_svg(
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(False)
 
-    width = min(max(3.4, 1.6 + 0.8 * len(columns)), 9.0)
+    width = min(max(1.0 + 0.095 * len(title), 1.6 + 0.8 * len(columns)), 9.0)
     return svg_of(draw, (width, min(1.2 + 0.45 * len(rows), 9.0)))
