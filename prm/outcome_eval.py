@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,10 +156,37 @@ def examine_outcomes(
         on_progress: told what is done, and of how many.
 
     Raises:
-        DataError: there are no solutions, or all are right, or all wrong.
+        DataError: there are no solutions, or all are right, or all wrong, or none has a score.
         ConfigError: the scorer needs a column; solutions have none.
         UnknownNameError: there is no such aggregation.
     """
+    how = aggregation or str(getattr(scorer, "aggregation", "min"))
+    _check(scorer, solutions, data, how)
+    rated = rate(scorer, solutions, how, on_progress)
+    if all(one.score is None and not one.failed for one in rated):
+        raise DataError(
+            f"{label} gives none of the {len(rated):,} solutions of {data} a score: all are longer "
+            "than it reads. Give shorter ones, or a model with a larger encoding.max_tokens."
+        )
+    trained_on, unseen = _unseen(scorer, solutions, rated)
+    return OutcomeReport(
+        data=data,
+        label=label,
+        scorer=scorer.key,
+        aggregation=how,
+        solutions=len(rated),
+        problems=len({one.problem for one in rated}),
+        right=sum(one.is_right for one in rated),
+        unscored=sum(one.score is None and not one.failed for one in rated),
+        failed=sum(one.failed for one in rated),
+        trained_on=trained_on,
+        figures=figures_of(rated),
+        best_of=_best_of([] if any(s.preference is not None for s in solutions) else rated),
+        unseen=unseen,
+    )
+
+
+def _check(scorer: StepScorer, solutions: Sequence[Solution], data: str, how: str) -> None:
     check_scorer_columns(scorer, (), data)
     right = sum(one.is_right for one in solutions)
     if not 0 < right < len(solutions):
@@ -167,32 +194,22 @@ def examine_outcomes(
             f"{data} has {right:,} right solutions of {len(solutions):,}; to tell them apart there "
             "must be right and wrong ones. Give a file with both."
         )
-    how = aggregation or str(getattr(scorer, "aggregation", "min"))
     if how not in AGGREGATIONS:
         raise UnknownNameError.of("aggregation", how, AGGREGATIONS)
-    rated = rate(scorer, solutions, how, on_progress)
-    report = OutcomeReport(
-        data=data,
-        label=label,
-        scorer=scorer.key,
-        aggregation=how,
-        solutions=len(rated),
-        problems=len({one.problem for one in rated}),
-        right=right,
-        unscored=sum(one.score is None and not one.failed for one in rated),
-        failed=sum(one.failed for one in rated),
-        trained_on=None,
-        figures=figures_of(rated),
-        best_of=_best_of([] if any(s.preference is not None for s in solutions) else rated),
-    )
+
+
+def _unseen(
+    scorer: StepScorer, solutions: Sequence[Solution], rated: Sequence[Rated]
+) -> tuple[int | None, tuple[Figure, ...]]:
+    """Solutions to problems that the model was trained on, and the figures without them."""
     place = getattr(scorer, "path", None)
     trained = read_problems(place) if isinstance(place, Path) else None
     if trained is None:
-        return report
+        return None, ()
     shared = overlap(trained, [one.problem for one in solutions])
     rest = [one for one in rated if one.problem not in shared.shared]
     is_told = bool(shared.rows) and len({one.is_right for one in rest}) == 2
-    return replace(report, trained_on=shared.rows, unseen=figures_of(rest) if is_told else ())
+    return shared.rows, figures_of(rest) if is_told else ()
 
 
 def figures_of(rated: Sequence[Rated]) -> tuple[Figure, ...]:

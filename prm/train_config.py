@@ -274,8 +274,8 @@ class OutcomeTable(RowsTable):
     """Which solutions are learnt from: ``final_correct`` of rows, or preferences."""
 
     rows: Names = Field(min_length=1)
-    """Files of ``stepmark prm convert`` with final_correct; of your own, with problem, completion or
-    steps, and final_correct; or of preferences, with prompt, chosen and rejected."""
+    """Files of ``stepmark prm convert`` with final_correct; of your own, with problem,
+    final_correct and completion or steps; or of preferences, with prompt, chosen and rejected."""
 
     pairs_per_problem: int = Field(default=4, ge=1)
     """Most pairs of a right and a wrong solution that are made for one problem."""

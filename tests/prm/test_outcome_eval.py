@@ -121,6 +121,8 @@ def test_preferences_are_compared_each_with_its_own() -> None:
 def test_what_cannot_be_told_is_refused() -> None:
     with pytest.raises(DataError, match="6 right solutions of 6"):
         examined(Written(), [one._replace(is_right=True) for one in SOLUTIONS])
+    with pytest.raises(DataError, match="l gives none of the 6 solutions of d a score"):
+        examined(Written(), [one._replace(steps=("none",)) for one in SOLUTIONS])
     with pytest.raises(UnknownNameError, match="Did you mean 'min'"):
         examined(Written(), aggregation="mn")
     scorer = Written()
