@@ -193,10 +193,10 @@ class Processes:
         try:
             return action()
         except RuntimeError as error:  # gloo's and nccl's words for a connection that is gone
-            first = next(iter(str(error).splitlines()), "")
+            said = next(iter(str(error).splitlines()), "").partition(". ")[0]
             raise Lost(
-                f"Another process of this run was lost: {first:.200} The run ends here, and can be "
-                "resumed from its last checkpoint: the same command with --resume."
+                f"Another process of this run was lost ({said:.200}). The run ends here. Resume it "
+                "from its last checkpoint: the same command with --resume."
             ) from error
 
 
