@@ -61,6 +61,8 @@ LATENT: dict[str, Any] = {
 """Keys of 12 numbers a head, values of 8."""
 UNEQUAL = ((5, 9, 3, 3, 8), (7,), (4, 4, 12, 30, 2, 6, 1, 9, 9))
 EQUAL = ((5, 9, 3), (7, 1, 1), (4, 4, 12))
+NESTED = ((5, 9), (5, 9, 3, 3, 8), (5, 9, 3))
+"""Prompts that begin one another."""
 
 
 def make(name: str) -> Any:
@@ -85,7 +87,9 @@ def make(name: str) -> Any:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("prompts", [UNEQUAL, EQUAL], ids=["unequal", "equal"])
+@pytest.mark.parametrize(
+    "prompts", [UNEQUAL, EQUAL, NESTED], ids=["unequal", "equal", "nested"]
+)
 @pytest.mark.parametrize("source", [[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2], [0, 1, 2]])
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2", "deepseek-v2", "deepseek-v3"])
 def test_both_ways_give_the_same_logits_also_when_rows_leave(
@@ -114,6 +118,21 @@ def test_a_prompt_is_held_once_for_all_its_rows() -> None:
     batch.keep(torch.tensor([0, 5]))
     assert [tuple(some.shape) for some in batch.layers[0].shared] == [(2, 2, 3, 8)] * 2
     assert [tuple(some.shape) for some in batch.layers[0].own] == [(2, 2, 12, 8)] * 2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("prompts", "read"), [(UNEQUAL, 15), (NESTED, 5), ((*NESTED, (5,), (5, 8)), 7)]
+)
+def test_a_prompt_that_begins_another_is_read_with_it(
+    prompts: tuple[tuple[int, ...], ...], read: int
+) -> None:
+    batch = SharedPrompts(make("llama"), prompts, list(range(len(prompts))), 4)
+    batch.read()
+    assert batch.tokens_read == read
+    padded = PaddedPrompts(make("llama"), prompts, list(range(len(prompts))), 4)
+    padded.read()
+    assert padded.tokens_read == sum(map(len, prompts))
 
 
 @torch.no_grad()

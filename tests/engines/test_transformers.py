@@ -106,6 +106,26 @@ def test_the_batch_does_not_change_the_rollouts(batch_size: int) -> None:
     assert ids_of(TransformersEngine(model, TOKENIZER, batch_size=batch_size), sampling) == wanted
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
+def test_prompts_that_begin_one_another_are_read_once_and_draw_what_they_draw_alone(
+    name: str,
+) -> None:
+    ids = (5, 9, 3, 3, 8, 11, 4, 12)
+    nested = [
+        Prompt(Problem(f"n/{place}", "n", None), ids[:end], "n")
+        for place, end in enumerate((2, 8, 5, 5, 3))
+    ]
+    engine = TransformersEngine(make(name), TOKENIZER)
+    sampling = Sampling(max_tokens=12)
+    groups = list(engine.generate([*PROMPTS, *nested], 2, sampling, seed=3))
+    own = {prompt.ids for prompt in PROMPTS}
+    assert engine.tokens_read == sum(map(len, own)) + len(ids)
+    for group in groups:
+        for rollout in group.rollouts:
+            again = engine.regenerate(group.prompt, rollout.index, sampling, seed=3)
+            assert again.ids == rollout.ids
+
+
 def test_a_rollout_remade_alone_has_the_same_ids() -> None:
     engine, sampling = TransformersEngine(make(), TOKENIZER), Sampling(0.9, max_tokens=16)
     for group in engine.generate(PROMPTS, 3, sampling, seed=5):

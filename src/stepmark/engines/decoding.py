@@ -44,12 +44,13 @@ class Ended(NamedTuple):
 class Decoding:
     """The state of one batch; `advance` runs until at least one completion has ended.
 
-    Each prompt is read once; where the model can, its keys and values are held once as well. Rows
-    that ended leave the batch when they are a quarter of it.
+    Each prompt is read once, and prompts of equal ids are one; where the model can, keys and values
+    of a prompt are held once as well, and one that begins another is read with it. Rows that ended
+    leave the batch when they are a quarter of it.
 
     Args:
         model: a causal model of transformers, in eval mode whenever `advance` runs.
-        rows: rows of one prompt stand together.
+        rows: rows of equal prompts stand together.
         sampling: already checked.
         eos_ids: each of them ends a completion, as its last token.
         ended_by_text: for stop strings: which of the rows' ids so far hold one.
@@ -77,15 +78,19 @@ class Decoding:
         self.live_B = torch.ones(count, dtype=torch.bool, device=self.device)
         self.step = 0
         self.tokens_B: Tensor | None = None
-        groups = {row.group: row.prompt for row in rows}
-        order = {group: place for place, group in enumerate(groups)}
+        order = {ids: place for place, ids in enumerate(dict.fromkeys(r.prompt.ids for r in rows))}
         batch = SharedPrompts if can_share(model) else PaddedPrompts
         self.batch = batch(
             model,
-            [prompt.ids for prompt in groups.values()],
-            [order[row.group] for row in rows],
+            list(order),
+            [order[row.prompt.ids] for row in rows],
             width,
         )
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens of prompts that went through the model."""
+        return self.batch.tokens_read
 
     @property
     def done(self) -> bool:

@@ -43,6 +43,8 @@ class PaddedPrompts:
         self.cache_name = "cache" if "cache" in self.parameters else "past_key_values"
         self.cache: Any = None
         self.length = 0
+        self.tokens_read = 0
+        """Tokens of prompts that went through the model, padding left out."""
 
     def read(self) -> Tensor:
         """Read all prompts."""
@@ -59,10 +61,12 @@ class PaddedPrompts:
         self.width = width
         self.positions_B = lengths_P[source_B]
         logits_PV = self._run(ids_PT, mask_PT, positions_PT)
+        self.tokens_read = int(lengths_P.sum())
         if not can_grow(self.cache):
             if len(self.prompts) == len(source_B):
                 return logits_PV
             self.cache = None
+            self.tokens_read += int(lengths_P[source_B].sum())
             return self._run(ids_PT[source_B], mask_PT[source_B], positions_PT[source_B])
         self.cache = grown(self.cache, source_B, width + self.room)
         return logits_PV[source_B]

@@ -2,7 +2,8 @@
 
 A decoding step reads all keys and values, which is most of what attention takes. Here the rows
 of one prompt ask its keys together; only what follows the prompt is each row's own. Prompts of any
-lengths lie end to end in one forward pass without padding.
+lengths lie end to end in one forward pass without padding; a prompt that begins another one is read
+with it.
 
 Shapes: ``P`` prompts, ``S`` tokens of the longest, ``B`` rows, ``G`` rows of the largest group,
 ``H`` heads of keys, ``N`` heads of queries for each, ``D`` width of a head, ``L`` own tokens so
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,10 +24,10 @@ from torch import Tensor, nn
 
 from stepmark.training.attention import Attend, Blocks, run_pattern, takes_layouts
 from stepmark.training.head import split_model
-from stepmark.training.layout import Layout, lay_end_to_end
+from stepmark.training.layout import lay_end_to_end
 from stepmark.training.sample import TrainingSample
 
-__all__ = ["SharedPrompts", "can_share"]
+__all__ = ["SharedPrompts", "can_share", "longest_of"]
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +104,24 @@ def _gap(model: Any) -> float:
     return math.inf if math.isnan(gap) else gap
 
 
+def longest_of(prompts: Sequence[Sequence[int]]) -> list[int]:
+    """For each prompt the place of the longest one that begins with it; often its own.
+
+    Of equal prompts it is the place of one.
+
+    >>> longest_of([(1, 2), (3,), (1, 2, 3), (1, 4)])
+    [2, 1, 2, 3]
+    """
+    # In this order, those that a prompt begins follow right behind it.
+    order = sorted(range(len(prompts)), key=lambda place: tuple(prompts[place]))
+    found = list(range(len(prompts)))
+    for place, after in reversed(list(pairwise(order))):
+        short = prompts[place]
+        if tuple(prompts[after][: len(short)]) == tuple(short):
+            found[place] = found[after]
+    return found
+
+
 class SharedPrompts:
     """A batch between two decoding steps; both methods give the logits of each row's next token.
 
@@ -120,6 +140,8 @@ class SharedPrompts:
         self.body, self.head, self.room = split.body, split.head, room
         self.device = next(model.parameters()).device
         self.prompts = prompts
+        self.tokens_read = 0
+        """Tokens of prompts that went through the model."""
         self.length = 0
         self.layers: list[_Layer] = []
         self.at = 0
@@ -146,11 +168,20 @@ class SharedPrompts:
 
     def read(self) -> Tensor:
         """Read all prompts."""
-        samples = [TrainingSample(tuple(ids), (0,)) for ids in self.prompts]
+        whole = longest_of(self.prompts)
+        read = sorted(set(whole))
+        place = {prompt: at for at, prompt in enumerate(read)}
+        samples = [TrainingSample(tuple(self.prompts[prompt]), (0,)) for prompt in read]
         layout = lay_end_to_end(samples, self.device, 1, share=False)
+        self.tokens_read = len(layout.ids_T)
+        ends_P = layout.places_N[[place[prompt] for prompt in whole]]
+        rest = [len(self.prompts[w]) - len(ids) for w, ids in zip(whole, self.prompts, strict=True)]
+        ends_P = ends_P - torch.tensor(rest, device=self.device)
+        kept_K = None if layout.kept_K is None else ends_P.unique()
         row = layout.ids_T[None], layout.positions_T[None]
-        states_1TD = run_pattern(self.body, *row, _Reading(self, layout), layout.kept_K)
-        logits_PV = self.head(states_1TD[0, layout.places_N])
+        reading = _Reading(self, Blocks(layout), ends_P)
+        states_1TD = run_pattern(self.body, *row, reading, kept_K)
+        logits_PV = self.head(states_1TD[0, ends_P])
         return logits_PV[torch.tensor(self.source, device=self.device)]
 
     def go_on(self, tokens_B: Tensor) -> Tensor:
@@ -218,12 +249,12 @@ class SharedPrompts:
 class _Reading:
     """The pattern that reads the prompts, each in itself, and keeps their keys and values."""
 
-    def __init__(self, batch: SharedPrompts, layout: Layout) -> None:
-        self.batch, self.blocks = batch, Blocks(layout)
+    def __init__(self, batch: SharedPrompts, blocks: Blocks, ends_P: Tensor) -> None:
+        self.batch, self.blocks = batch, blocks
         lengths_P = torch.tensor([len(ids) for ids in batch.prompts], device=batch.device)
-        starts_P = layout.places_N - lengths_P + 1
+        starts_P = ends_P - lengths_P + 1
         places_S = torch.arange(int(lengths_P.max()), device=batch.device)
-        self.places_PS = torch.minimum(starts_P[:, None] + places_S, layout.places_N[:, None])
+        self.places_PS = torch.minimum(starts_P[:, None] + places_S, ends_P[:, None])
 
     def attend(
         self, own: Attend, module: nn.Module, states: tuple[Tensor, Tensor, Tensor], **wanted: Any

@@ -62,6 +62,8 @@ class TransformersEngine:
         self.batch_size = batch_size
         self.memory_gib = memory_gib
         self.version = 0
+        self.tokens_read = 0
+        """Tokens of prompts that went through the model so far, shared ones once."""
 
     @classmethod
     def load(
@@ -100,7 +102,8 @@ class TransformersEngine:
     ) -> Iterator[Group]:
         """Groups of ``n`` rollouts, one per prompt, each as soon as all of it has ended.
 
-        Longest prompts first. What is refused is refused before the first token.
+        Longest prompts first, each with those that it begins with. What is refused is refused
+        before the first token.
 
         Args:
             prompts: see `stepmark.engines.render`.
@@ -186,14 +189,22 @@ class TransformersEngine:
         self, prompts: Sequence[Prompt], n: int, sampling: Sampling, seed: int
     ) -> Iterator[list[Row]]:
         from .decoding import Row
+        from .sharing import longest_of
 
         batch: list[Row] = []
         room = 0
-        for group in sorted(range(len(prompts)), key=lambda i: -len(prompts[i].ids)):
+        whole = longest_of([prompt.ids for prompt in prompts])
+
+        def rank(group: int) -> tuple[int, int, int]:
+            longest = whole[group]
+            return -len(prompts[longest].ids), longest, -len(prompts[group].ids)
+
+        for group in sorted(range(len(prompts)), key=rank):
             prompt = prompts[group]
             for index in range(n):
                 if not batch:
-                    room = self._rows_at_a_time(len(prompt.ids) + sampling.max_tokens)
+                    longest = len(prompts[whole[group]].ids)
+                    room = self._rows_at_a_time(longest + sampling.max_tokens)
                 row_seed = derive_seed(seed, prompt.problem.id, index)
                 batch.append(Row(prompt, group, index, row_seed))
                 if len(batch) == room:
@@ -235,8 +246,10 @@ class TransformersEngine:
         while not decoding.done:
             # Neither eval mode nor no_grad may be on while the reader of the groups works.
             try:
+                before = decoding.tokens_read
                 with self._evaluating():
                     ended = decoding.advance()
+                self.tokens_read += decoding.tokens_read - before
             except OutOfMemoryError as error:
                 raise EngineError(
                     f"Memory ran out with {len(rows)} rows at a time: {error} "
