@@ -5,7 +5,7 @@
 Everything from the rows in memory to the published model is counted, in CPU seconds of one thread:
 admission, draw, tokens, checkpoints, figures. Inside the model are forward passes of its modules,
 backward passes and optimizer steps, and nothing else; the loss itself counts as outside. The model
-is that of ``examples/tiny_prm.py``, 130,000 weights: with any other one the share is smaller, as
+is that of ``examples/tiny_prm.py``, 126,000 weights: with any other one the share is smaller, as
 what is outside does not depend on it.
 """
 
