@@ -208,6 +208,17 @@ def test_a_published_round_becomes_current_when_the_call_is_made_again(
     assert current_model(buffer.folder) == found.model
 
 
+def test_rounds_may_lie_elsewhere_than_the_rows(
+    done: tuple[ReplayBuffer, RefreshOutcome], tiny_prm: Path, tmp_path: Path
+) -> None:
+    buffer, found = done
+    config = settings(new="any", max_old_drop=1.0)
+    other = refresh(tiny_prm, buffer, 1, config, tmp_path / "rounds here")
+    assert other.folder == tmp_path / "rounds here" / "rounds" / "1"
+    assert current_model(tmp_path / "rounds here") == other.model
+    assert weights(other.model) == weights(found.model)
+
+
 def test_a_model_with_another_encoding_or_tokenizer_is_refused_before_anything_is_written(
     done: tuple[ReplayBuffer, RefreshOutcome], tiny_prm: Path, tmp_path: Path
 ) -> None:
