@@ -84,18 +84,19 @@ def _together(action: Callable[[], None]) -> Error | Silent | None:
         here = processes()
     except Error as error:  # what the launcher asks for: all of them see it alike
         return error if is_first() else Silent(error.exit_code)
+    problem: Error | Silent | None = None
     try:
         action()
         here.exchange(None)
     except Elsewhere as error:
-        return Silent(error.exit_code)
+        problem = Silent(error.exit_code)
     except Lost as error:  # the lost one may be the first, so two of them tell it
         return error if here.index <= 1 else Silent(error.exit_code)
     except Error as error:
         speaks = here.give_up(error.exit_code) == here.index
-        return error if speaks else Silent(error.exit_code)
+        problem = error if speaks else Silent(error.exit_code)
     here.leave()
-    return None
+    return problem
 
 
 @contextmanager

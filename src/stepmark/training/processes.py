@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,6 +33,9 @@ __all__ = [
 PATIENCE = timedelta(hours=1)
 """Longest wait for another process, such as for a large checkpoint that the first one writes. One
 that ends is noticed at once, by its connections and by the launcher."""
+
+FAREWELL_S = 0.5
+"""How long a connection stays open after the last exchange: another process may still read it."""
 
 BUCKET = 1 << 25
 """Numbers of gradients that are sent at once."""
@@ -118,10 +122,11 @@ class Processes:
         return next(index for index, sent in enumerate(found) if sent.exit_code is not None)
 
     def leave(self) -> None:
-        """Close the connections, when all have come to an end."""
+        """Close the connections, when all have come to an end; gloo's threads end with them."""
         if not self.is_alone:
             from accelerate import PartialState
 
+            time.sleep(FAREWELL_S)
             PartialState().destroy_process_group()
 
     def agree(
