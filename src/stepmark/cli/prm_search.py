@@ -12,46 +12,63 @@ from .interrupt import same_command, stoppable
 
 if TYPE_CHECKING:
     from stepmark.evals import SearchJob, SearchResult
+    from stepmark.prm.search import SearchSettings
+    from stepmark.tasks import LoadedTask
 
 __all__ = ["search"]
 
 Text = str | None
+Model = Annotated[str, typer.Option(help="Folder or hub id of the policy.")]
+Scorer = Annotated[
+    str, typer.Option(help="Checkpoint, name or name?key=value, or file.py:function.")
+]
+Task = Annotated[Text, typer.Option(help="Such as arith or gsm8k.")]
+Dataset = Annotated[Text, typer.Option(help="Your own data: file, folder or hub id, with :split.")]
+PromptColumn = Annotated[Text, typer.Option(help="Column of the problem.")]
+GoldColumn = Annotated[Text, typer.Option(help="Column of the gold.")]
+Template = Annotated[Text, typer.Option(help="Prompt template: name or TOML file.")]
+Method = Annotated[str, typer.Option(help="beam, dvts or best_of_n.")]
+Count = Annotated[int, typer.Option(help="Completions of a problem, at most.")]
+Width = Annotated[int, typer.Option(help="Samples that continue a beam; divides --n.")]
+Aggregation = Annotated[
+    Text, typer.Option(help="How steps become one score; in a search else the last step's.")
+]
+Temperature = Annotated[float, typer.Option(help="0 is greedy, for --n 1.")]
+MaxTokens = Annotated[int | None, typer.Option(help="Tokens per completion, at most.")]
+MaxSteps = Annotated[int, typer.Option(help="Steps per completion, at most.")]
+Budget = Annotated[
+    int | None, typer.Option(help="Tokens of a problem, after which no step begins.")
+]
+Limit = Annotated[int | None, typer.Option(help="So many problems, by a fixed hash.")]
+First = Annotated[int | None, typer.Option(help="The first so many problems.")]
+Verifier = Annotated[str, typer.Option(help="Name, name?key=value, or file.py:function.")]
+EngineName = Annotated[str, typer.Option(help="What draws completions.")]
+Seed = Annotated[int, typer.Option(help="Of all that is drawn.")]
+OutFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; again: continues it.")]
 
 
 def search(
-    model: Annotated[str, typer.Option(help="Folder or hub id of the policy.")],
-    scorer: Annotated[
-        str, typer.Option(help="Checkpoint, name or name?key=value, or file.py:function.")
-    ],
-    task: Annotated[Text, typer.Option(help="Such as arith or gsm8k.")] = None,
-    dataset: Annotated[
-        Text, typer.Option(help="Your own data: file, folder or hub id, with :split.")
-    ] = None,
-    prompt_column: Annotated[Text, typer.Option(help="Column of the problem.")] = None,
-    gold_column: Annotated[Text, typer.Option(help="Column of the gold.")] = None,
-    prompt: Annotated[Text, typer.Option(help="Prompt template: name or TOML file.")] = None,
-    method: Annotated[str, typer.Option(help="beam, dvts or best_of_n.")] = "beam",
-    n: Annotated[int, typer.Option(help="Completions of a problem, at most.")] = 16,
-    width: Annotated[int, typer.Option(help="Samples that continue a beam; divides --n.")] = 4,
-    aggregation: Annotated[
-        Text, typer.Option(help="How steps become one score; in a search else the last step's.")
-    ] = None,
-    temperature: Annotated[float, typer.Option(help="0 is greedy, for --n 1.")] = 0.8,
-    max_tokens: Annotated[int | None, typer.Option(help="Tokens per completion, at most.")] = None,
-    max_steps: Annotated[int, typer.Option(help="Steps per completion, at most.")] = 40,
-    token_budget: Annotated[
-        int | None, typer.Option(help="Tokens of a problem, after which no step begins.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="So many problems, by a fixed hash.")] = None,
-    first: Annotated[int | None, typer.Option(help="The first so many problems.")] = None,
-    verifier: Annotated[
-        str, typer.Option(help="Name, name?key=value, or file.py:function.")
-    ] = "math",
-    engine: Annotated[str, typer.Option(help="What draws completions.")] = "transformers",
-    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
-    out_: Annotated[
-        Path | None, typer.Option("--out", help="Run folder; again: continues it.")
-    ] = None,
+    model: Model,
+    scorer: Scorer,
+    task: Task = None,
+    dataset: Dataset = None,
+    prompt_column: PromptColumn = None,
+    gold_column: GoldColumn = None,
+    prompt: Template = None,
+    method: Method = "beam",
+    n: Count = 16,
+    width: Width = 4,
+    aggregation: Aggregation = None,
+    temperature: Temperature = 0.8,
+    max_tokens: MaxTokens = None,
+    max_steps: MaxSteps = 40,
+    token_budget: Budget = None,
+    limit: Limit = None,
+    first: First = None,
+    verifier: Verifier = "math",
+    engine: EngineName = "transformers",
+    seed: Seed = 0,
+    out_: OutFolder = None,
     resume: Annotated[bool, typer.Option("--resume", hidden=True)] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -60,11 +77,8 @@ def search(
 
     stepmark prm search --model POLICY --scorer CHECKPOINT --task arith --out RUN
     """
-    from stepmark.evals import SearchJob, weights_hash
-    from stepmark.prm import load_scorer
     from stepmark.prm.search import SearchSettings
     from stepmark.types import Sampling
-    from stepmark.verifiers import check_columns, load_verifier
 
     from .benchmark import load_evaluation_tasks
     from .wiring import next_run_folder
@@ -79,15 +93,29 @@ def search(
     settings |= {"max_steps": max_steps, "token_budget": token_budget, "seed": seed}
     wanted = SearchSettings(sampling=sampling, **settings)
     wanted.check()
-    marks = load_verifier(verifier)
-    check_columns(marks, {name for problem in found.problems for name in problem.meta})
-    job = SearchJob(
-        found, marks, load_scorer(scorer), wanted, model, limit, first, weights_hash(model)
-    )
+    job = _job(found, model, scorer, verifier, wanted, (limit, first))
     _run(job, engine, out_ or next_run_folder(f"search-{found.name}"), as_json)
 
 
-def _one_task(tasks: tuple[Any, ...]) -> Any:
+def _job(
+    task: LoadedTask,
+    model: str,
+    scorer: str,
+    verifier: str,
+    settings: SearchSettings,
+    part: tuple[int | None, int | None],
+) -> SearchJob:
+    """The search that the flags ask for; what cannot work is refused here."""
+    from stepmark.evals import SearchJob, weights_hash
+    from stepmark.prm import load_scorer
+    from stepmark.verifiers import check_columns, load_verifier
+
+    marks = load_verifier(verifier)
+    check_columns(marks, {name for problem in task.problems for name in problem.meta})
+    return SearchJob(task, marks, load_scorer(scorer), settings, model, *part, weights_hash(model))
+
+
+def _one_task(tasks: tuple[LoadedTask, ...]) -> LoadedTask:
     from stepmark.errors import ConfigError
 
     if len(tasks) != 1:
