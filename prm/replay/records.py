@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from stepmark.prm.data import WRONG_BELOW
@@ -57,6 +57,12 @@ class Provenance:
     origin: str = ""
     """In words: ``rollouts``, or the name of a file."""
 
+    def to_row(self) -> dict[str, Any]:
+        """What a line of a shard says of it."""
+        known = {name: getattr(self, name) for name in Provenance.__slots__}
+        annotator = {name: getattr(self.annotator, name) for name in Annotator.__slots__}
+        return {**known, "annotator": annotator}
+
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Provenance:
         """What a line says of itself; columns of later versions are ignored."""
@@ -92,7 +98,7 @@ class Record:
 
     def to_row(self) -> dict[str, Any]:
         """The line of a shard."""
-        more = {"round": self.round, "split": self.split, **asdict(self.provenance)}
+        more = {"round": self.round, "split": self.split, **self.provenance.to_row()}
         return {**StepmarkRows().write(self.row), "replay": more}
 
     @classmethod
@@ -147,6 +153,10 @@ class Entry:
             offset=offset,
             length=length,
         )
+
+    def to_row(self) -> dict[str, Any]:
+        """The line."""
+        return {name: getattr(self, name) for name in Entry.__slots__}
 
     @property
     def stratum(self) -> Stratum:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from stepmark.errors import RunError
 from stepmark.prm.formats.rejects import Rejected
@@ -27,6 +27,15 @@ log = logging.getLogger(__name__)
 
 SHARD_BYTES = 64 * 2**20
 INDEX = "index.jsonl"
+
+
+class Line(NamedTuple):
+    """A record that is to be written."""
+
+    record: Record
+    row: dict[str, Any]
+    size: int
+    """Bytes."""
 
 
 class Shards:
@@ -58,10 +67,13 @@ class Shards:
             self._write_index()
         for shard, part in self._parts(records):
             start = self._end_of(shard.name)
-            append_rows(shard, (record.to_row() for record in part))
+            append_rows(shard, (line.row for line in part))
             self.torn.pop(shard.name, None)
-            fresh = list(self._scan(shard, start))
-            append_rows(self.folder / INDEX, map(asdict, fresh))
+            if shard.stat().st_size == start + sum(line.size for line in part):
+                fresh = list(_entries(shard, start, part))
+            else:  # a line was written otherwise than foreseen, as half a surrogate pair is
+                fresh = list(self._scan(shard, start))
+            append_rows(self.folder / INDEX, (entry.to_row() for entry in fresh))
             self.entries += fresh
 
     def read(self, entries: Iterable[Entry]) -> Iterator[Record]:
@@ -83,19 +95,20 @@ class Shards:
             for file in files.values():
                 file.close()
 
-    def _parts(self, records: Sequence[Record]) -> Iterator[tuple[Path, list[Record]]]:
-        """The records of each shard that they go to."""
+    def _parts(self, records: Sequence[Record]) -> Iterator[tuple[Path, list[Line]]]:
+        """The lines of each shard that they go to."""
         paths = self.paths()
         shard = paths[-1] if paths else self.folder / "shard-00001.jsonl"
-        used, part = self._end_of(shard.name), list[Record]()
+        used, part = self._end_of(shard.name), list[Line]()
         for record in records:
-            size = len(row_line(record.to_row()))
+            row = record.to_row()
+            size = len(row_line(row))
             if used and used + size > self.bound:
                 if part:
                     yield shard, part
                 number = int(shard.stem.rpartition("-")[2]) + 1
                 shard, used, part = self.folder / f"shard-{number:05d}.jsonl", 0, []
-            part.append(record)
+            part.append(Line(record, row, size))
             used += size
         if part:
             yield shard, part
@@ -137,7 +150,7 @@ class Shards:
 
     def _write_index(self) -> None:
         with publish(self.folder / INDEX) as part, part.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(asdict(entry)) + "\n" for entry in self.entries)
+            file.writelines(json.dumps(entry.to_row()) + "\n" for entry in self.entries)
         self._behind = False
 
     def _scan(self, shard: Path, offset: int) -> Iterator[Entry]:
@@ -156,6 +169,13 @@ class Shards:
                 record = _record(line, shard, offset, None)
                 yield Entry.of(record, shard.name, offset, len(line))
                 offset += len(line)
+
+
+def _entries(shard: Path, offset: int, lines: Iterable[Line]) -> Iterator[Entry]:
+    """Entries of lines that were written one behind the other."""
+    for line in lines:
+        yield Entry.of(line.record, shard.name, offset, line.size)
+        offset += line.size
 
 
 def _record(line: bytes, shard: Path, offset: int, known: str | None) -> Record:

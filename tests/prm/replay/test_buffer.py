@@ -226,6 +226,17 @@ def test_a_later_round_leaves_earlier_views_as_they_were(tmp_path: Path, row: Ma
     assert len(buffer.entries(until=1, round=1)) == 2
 
 
+def test_half_a_surrogate_pair_and_other_scripts_are_kept(tmp_path: Path, row: Make) -> None:
+    given = [row("1? \ud835"), row("\u4e00 + 1?"), row("3?")]
+    buffer = ReplayBuffer(tmp_path)
+    buffer.add(given, 0)
+    for found in (buffer, ReplayBuffer(tmp_path)):
+        texts = {r.problem.text for r in found.rows(found.entries())}
+        assert texts == {r.problem.text for r in given}
+    (tmp_path / "index.jsonl").unlink()
+    assert ReplayBuffer(tmp_path).entries() == buffer.entries()
+
+
 def test_shards_are_the_same_wherever_they_are_written(tmp_path: Path, sums: Make) -> None:
     digests = set()
     for name in ("a", "b"):
