@@ -3,7 +3,7 @@
     python studies/annotation.py --out runs/study-annotation --seeds 0,1,2
 
 A Llama of two layers learns to write worked solutions of stories in four steps (SFT). For each seed
-it writes four solutions of each of 40 problems of the test split at temperature 1, and completes
+it writes four solutions of each of 100 problems of the test split at temperature 1, and completes
 their prefixes itself, at temperature 1 too. Truth is what the task knows of every line. Four ways
 to label from N roll-outs, N from 1 to 32:
 
@@ -47,7 +47,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "binary any": {"method": "binary"},
     "binary half": {"method": "binary", "threshold": 0.5},
 }
-PROBLEMS, SAMPLES = 40, 4
+PROBLEMS, SAMPLES = 100, 4
 DRAWN = Sampling(temperature=1.0, max_tokens=48)
 SFT = (
     "algorithm.backend=sft",
