@@ -89,8 +89,7 @@ def train(
         VerifierError: more error verdicts in one step than ``max_error_share``.
         RunError: a loss or gradient is not finite, no checkpoint is whole, or the run began with
             other models.
-        GateFailed: as many refreshes of a reward model were rejected as are allowed.
-        Stopped: by SIGINT or SIGTERM; a checkpoint to resume from is on the disk.
+        GateFailed, Stopped: by rejected refreshes, or by a signal; the run can be resumed.
     """
     check_policy(policy.model)
     check_rollout(backend.config, rollout, backend)

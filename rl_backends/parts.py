@@ -95,13 +95,7 @@ def parts_of(
     keeper = Keeper(
         run.checkpoints, policy, optimizer, config.keep_checkpoints, tell, pair, card, given
     )
-    completer = None
-    if reward.refresh.generates and backend.source == "rollouts":
-        completer = Completer(
-            drawing.engine, tokenizer, reward.terms[0][0], drawing.sampling, run.path / FOLDER,
-            reward.refresh, seed, lambda: fingerprint(model), precision.sampling,
-            config.max_error_share,
-        )  # fmt: skip
+    completer = _completer(run, backend, policy, drawing, seed, precision)
     return Parts(
         Refresher(reward, run.samples, seed, run.path / FOLDER, completer),
         frozen,
@@ -110,4 +104,30 @@ def parts_of(
         Updater(model, optimizer, backend, temperature, seed, critic, own, precision),
         Evaluation(evaluate, policy, config, keeper, precision, tell),
         keeper,
+    )
+
+
+def _completer(
+    run: RunFolder,
+    backend: Backend,
+    policy: Policy,
+    drawing: Drawing,
+    seed: int,
+    precision: Precision,
+) -> Completer | None:
+    """What draws roll-outs where reward models learn from them; None elsewhere."""
+    reward = drawing.reward
+    if not reward.refresh.generates or backend.source != "rollouts":
+        return None
+    return Completer(
+        drawing.engine,
+        policy.tokenizer,
+        reward.terms[0][0],
+        drawing.sampling,
+        run.path / FOLDER,
+        reward.refresh,
+        seed,
+        lambda: fingerprint(policy.model),
+        precision.sampling,
+        backend.config.max_error_share,
     )
