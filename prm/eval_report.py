@@ -42,6 +42,7 @@ FORMULAS: dict[str, str] = {
     "near_accuracy": "as error_accuracy, one step to either side counts too",
     "step_auroc": "chance that a right step scores above a wrong one, all steps; ties half",
     "step_auroc_within": "the same among the steps of one solution, mean over solutions with both",
+    "step_auroc_same_position": "the same over pairs of steps at one position of their solutions",
     "average_precision": "area under precision over recall of finding wrong steps by low scores",
     "balanced_accuracy": "mean of the shares of right steps kept and of wrong steps called wrong",
     "expected_calibration_error": "mean distance of score and share right, bins weighted by steps",
@@ -147,7 +148,7 @@ class Record:
 class EvalReport:
     """All scorers on all data sets."""
 
-    version: Literal[1]
+    version: Literal[2]
     data: tuple[DataSet, ...]
     records: tuple[Record, ...]
 
@@ -167,6 +168,7 @@ def figures_of(found: Evaluation) -> tuple[Figure, ...]:
         *_first_error_figures(found.errors),
         Figure("step_auroc", steps.auroc, labelled),
         Figure("step_auroc_within", steps.within_auroc, steps.mixed),
+        Figure("step_auroc_same_position", steps.same_position_auroc, steps.comparable),
         Figure("average_precision", steps.average_precision, labelled),
         Figure("balanced_accuracy", steps.balanced_accuracy, labelled),
         Figure(

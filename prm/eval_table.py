@@ -28,6 +28,7 @@ F1_HEADERS = ("scorer", "F1", "95 % / source", "SE", "error", "correct")
 STEP_NAMES = {
     "step_auroc": "AUROC of steps, pooled",
     "step_auroc_within": "AUROC of steps, within",
+    "step_auroc_same_position": "AUROC, same position",
     "average_precision": "average precision",
     "balanced_accuracy": "balanced accuracy",
     "near_accuracy": "first error, +-1 step",

@@ -12,7 +12,7 @@ who knows only the final answer would reach on the same rows.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -62,9 +62,15 @@ class StepFigures:
     auroc: float | None
     """Over all labelled steps. High also for a scorer that knows only which positions are risky."""
     within_auroc: float | None
-    """Mean over solutions that have steps of both kinds."""
+    """Mean over solutions that have steps of both kinds. Where labels stop at the first error the
+    wrong step is the last labelled one, and scores that only fall along a solution reach 1."""
     mixed: int
     """How many solutions have."""
+    same_position_auroc: float | None
+    """Over pairs of a right and a wrong step at the same position: what a scorer that knows only
+    positions has one half of."""
+    comparable: int
+    """Labelled steps at positions that have both kinds."""
     by_position: tuple[tuple[int, int, float | None], ...]
     """Position from 1, labelled steps there, their AUROC; the tenth stands for all from there."""
     average_precision: float | None
@@ -244,6 +250,7 @@ def _floors(told: Sequence[Scored], labels: Sequence[int]) -> dict[str, float]:
 
 
 def _step_figures(scored: Sequence[Scored], threshold: float) -> StepFigures:
+    exact: dict[int, tuple[list[float], list[bool]]] = defaultdict(lambda: ([], []))
     positions: dict[int, tuple[list[float], list[bool]]] = defaultdict(lambda: ([], []))
     everything: tuple[list[float], list[bool]] = ([], [])
     within: list[float] = []
@@ -252,18 +259,23 @@ def _step_figures(scored: Sequence[Scored], threshold: float) -> StepFigures:
         for index, (score, label) in enumerate(zip(one.scores, one.row.labels, strict=True)):
             if score is None or label is None:
                 continue
-            for scores, rights in (own, everything, positions[min(index, LAST_POSITION)]):
+            for scores, rights in (
+                own, everything, exact[index], positions[min(index, LAST_POSITION)]
+            ):  # fmt: skip
                 scores.append(score)
                 rights.append(label >= RIGHT_FROM)
         if (area := auroc(*own)) is not None:
             within.append(area)
     scores, rights = everything
+    same_position, comparable = _same_position(exact.values())
     return StepFigures(
         right=sum(rights),
         wrong=len(rights) - sum(rights),
         auroc=auroc(scores, rights),
         within_auroc=sum(within) / len(within) if within else None,
         mixed=len(within),
+        same_position_auroc=same_position,
+        comparable=comparable,
         by_position=tuple(
             (index + 1, len(rights), auroc(scores, rights))
             for index, (scores, rights) in sorted(positions.items())
@@ -272,6 +284,19 @@ def _step_figures(scored: Sequence[Scored], threshold: float) -> StepFigures:
         balanced_accuracy=_balanced(scores, rights, threshold),
         calibration=calibration(scores, rights) if rights else None,
     )
+
+
+def _same_position(
+    positions: Iterable[tuple[Sequence[float], Sequence[bool]]],
+) -> tuple[float | None, int]:
+    """AUROC over pairs at one position, and the steps at positions that have both kinds."""
+    won, pairs, steps = 0.0, 0, 0
+    for scores, rights in positions:
+        area = auroc(scores, rights)
+        if area is not None:
+            own = sum(rights) * (len(rights) - sum(rights))
+            won, pairs, steps = won + area * own, pairs + own, steps + len(rights)
+    return (won / pairs if pairs else None), steps
 
 
 RIGHT_FROM = 0.5

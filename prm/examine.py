@@ -102,7 +102,7 @@ def examine(
         )
         for rows in data
     )
-    return EvalReport(1, sets, tuple(records))
+    return EvalReport(2, sets, tuple(records))
 
 
 def _columns(rows: EvalRows) -> list[str]:

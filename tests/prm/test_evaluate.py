@@ -82,6 +82,24 @@ def test_positions_are_told_apart() -> None:
     assert positions[10] == (4, 0.5), "the tenth and all after it"
 
 
+def test_scores_that_only_fall_along_a_solution_look_good_within_it_and_nowhere_else() -> None:
+    rows = [row(str(n), [1] * n + [0]) for n in (1, 2, 3)]
+    falling = [Scored(one, tuple(1 / (at + 1) for at in range(len(one.steps)))) for one in rows]
+    found = evaluate(falling, name="n", scorer="s").steps
+    assert found.within_auroc == 1.0
+    assert found.same_position_auroc == 0.5
+    assert found.comparable == 5, "three steps in the second place, two in the third"
+
+
+def test_steps_at_one_position_are_compared_pair_by_pair() -> None:
+    rows = [row("a", [1, 0]), row("b", [1, 1]), row("c", [1, 1]), row("d", [0])]
+    scores = [(0.9, 0.5), (0.2, 0.7), (0.6, 0.5), (0.4,)]
+    scored = [Scored(one, given) for one, given in zip(rows, scores, strict=True)]
+    found = evaluate(scored, name="n", scorer="s").steps
+    assert found.same_position_auroc == pytest.approx((2 + 1.5) / (3 + 2))
+    assert found.comparable == 7
+
+
 def test_a_threshold_is_fitted_on_problems_that_are_left_out_of_the_figures() -> None:
     rows = [row(f"p{n}", [1, n % 2]) for n in range(200)]
     scored = [Scored(one, tuple(0.3 if label else 0.1 for label in one.labels)) for one in rows]
