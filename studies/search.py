@@ -1,8 +1,8 @@
 """What a process reward model buys at inference: best of N, votes and search over steps on `arith`.
 
-    python studies/search.py --out runs/study-search --seeds 0,1,2
+    OMP_NUM_THREADS=1 python studies/search.py --out runs/study-search --seeds 0,1,2
 
-For each seed a tiny policy learns worked solutions for a short while (SFT), its own samples on
+For each seed a tiny policy learns worked solutions for a while (SFT), its own samples on
 training problems are labelled by the task's rules up to the first wrong line, and a reward model
 learns from them. Held-out problems are then answered by 16 samples each, and by searches of 4 and
 16 beams, led by that model and by the rules themselves (which know the truth: a bound). One line of
@@ -191,9 +191,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/study-search"))
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--problems", type=int, default=150, help="held-out ones")
-    parser.add_argument("--sft-steps", type=int, default=300)
+    parser.add_argument("--sft-steps", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=300, help="problems of 8 labelled samples")
-    parser.add_argument("--prm-steps", type=int, default=150)
+    parser.add_argument("--prm-steps", type=int, default=300)
     chosen = parser.parse_args()
     seeds = [int(word) for word in chosen.seeds.split(",")]
     results = chosen.out / "results.jsonl"
