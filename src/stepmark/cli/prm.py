@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from . import (
+    prm_annotate,
     prm_convert,
     prm_eval,
     prm_inspect,
@@ -20,6 +21,7 @@ __all__ = ["app"]
 app = typer.Typer(
     no_args_is_help=True, help="Process reward models: from labelled steps to scores."
 )
+app.command("annotate")(prm_annotate.annotate)
 app.command("convert")(prm_convert.convert)
 app.command("eval")(prm_eval.evaluate)
 app.command("inspect")(prm_inspect.inspect)
