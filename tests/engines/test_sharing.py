@@ -87,9 +87,7 @@ def make(name: str) -> Any:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    "prompts", [UNEQUAL, EQUAL, NESTED], ids=["unequal", "equal", "nested"]
-)
+@pytest.mark.parametrize("prompts", [UNEQUAL, EQUAL, NESTED], ids=["unequal", "equal", "nested"])
 @pytest.mark.parametrize("source", [[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2], [0, 1, 2]])
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2", "deepseek-v2", "deepseek-v3"])
 def test_both_ways_give_the_same_logits_also_when_rows_leave(
