@@ -205,7 +205,7 @@ class Refresher:
                 "completions has a label.", name, work.number + 1, len(work.fresh),
             )  # fmt: skip
             return counts
-        return {**counts, **_learn(model, name, new, old, share, seed)}
+        return {**_learn(model, name, new, old, share, seed), **counts}
 
     def _drawn(
         self, model: RewardModel, name: str, work: Iteration, seed: int

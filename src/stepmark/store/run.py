@@ -227,7 +227,7 @@ def _refusal(path: Path, changed: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _difference(name: str, old: Any, new: Any) -> str:
-    if old is None:
+    if old is None and not name.startswith("hashes."):
         return f"{name} is {new!r} and is not among its settings"
     return f"{name} was {old!r} and is {'no setting now' if new is None else f'now {new!r}'}"
 
