@@ -92,6 +92,7 @@ bench: $(BENCH)/.ready .venv-trl/.ready $(SMOLLM2)/model.safetensors
 	$(BIN)/python benchmarks/prm.py --out benchmarks/results.json $(BENCH_FLAGS)
 	STEPMARK_SMOLLM2=$(abspath $(SMOLLM2)) $(BIN)/python benchmarks/prm_scoring.py --out benchmarks/results.json \
 	  --solutions 96 --large 8 $(BENCH_FLAGS)
+	$(BIN)/python benchmarks/prm_refresh.py --out benchmarks/results.json $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) $(BENCH) .venv-trl .venv-verl dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

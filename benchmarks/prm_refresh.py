@@ -1,13 +1,13 @@
 """How much of a refresh is spent outside the model: 6,000 new rows, 10 % of replay, a tiny model.
 
-    OMP_NUM_THREADS=1 python benchmarks/prm_refresh.py --out benchmarks/prm_refresh.json
+    OMP_NUM_THREADS=1 python benchmarks/prm_refresh.py --out benchmarks/results.json
 
 Everything from the rows in memory to the published model is counted, in CPU seconds of one thread:
 admission, draw, tokens, checkpoints, figures. Inside the model are forward passes of its modules,
 backward passes and optimizer steps, and nothing else; the loss itself counts as outside. A small
 refresh goes before, so that what Python loads once is not counted. The model is that of
 ``examples/tiny_prm.py``, 126,000 weights: with any larger one the share is smaller, as most of what
-is outside does not depend on it.
+is outside does not depend on it. The figures go into the file under ``prm_refresh``.
 """
 
 from __future__ import annotations
@@ -63,14 +63,15 @@ class Inside:
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark and print its figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/prm_refresh.json"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results.json"))
     parser.add_argument("--quick", action="store_true", help="few rows: does it run")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     found = measure(*(300, 400) if chosen.quick else (NEW, HISTORY))
     facts = about([], seed=0, rounds=1, quick=chosen.quick)
     facts["command"] = "python benchmarks/prm_refresh.py" + (" --quick" if chosen.quick else "")
-    write_json(chosen.out, {"about": facts, **found})
+    known = json.loads(chosen.out.read_text()) if chosen.out.is_file() else {}
+    write_json(chosen.out, {**known, "prm_refresh": {"about": facts, **found}})
     print(json.dumps(found, indent=1))
     return 0
 
