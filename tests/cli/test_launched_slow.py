@@ -171,7 +171,7 @@ def test_bad_input_is_refused_once(start: Start, tmp_path: Path) -> None:
         ("--set", "algorithm.rows_per_step=1"): "2 processes were launched",
         ("--set", "model.device=cuda:1"): "each takes a device of its own",
         ("--bogus",): "No such option",
-        ("--data", str(tmp_path / "none.jsonl")): "none.jsonl",
+        ("--data", str(tmp_path / "none.jsonl")): "There is no file",
     }
     for more, message in words.items():
         code, _, err = ended(start(TORCHRUN, tmp_path / "run", 4, *more))
