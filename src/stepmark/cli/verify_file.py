@@ -54,15 +54,25 @@ class FileJob:
 
 def verify_file(job: FileJob, *, as_json: bool) -> int:
     """Mark the file and write what was found; 0, or 3 where rows could not be used."""
+    from stepmark.verifiers import set_workers
+
+    _check(job)
+    if job.workers is None:
+        return _verified(job, as_json=as_json)
+    set_workers(job.workers)
+    try:
+        return _verified(job, as_json=as_json)
+    finally:
+        set_workers(None)
+
+
+def _verified(job: FileJob, *, as_json: bool) -> int:
     from stepmark.evals import read_adjudications, regrade, verdict_rows
-    from stepmark.verifiers import check_columns, load_verifier, set_workers
+    from stepmark.verifiers import check_columns, load_verifier
 
     from .verify_report import tell_folder, tell_rows, write_page
 
-    _check(job)
     decided = read_adjudications(job.adjudicated) if job.adjudicated else []
-    if job.workers is not None:
-        set_workers(job.workers)
     judge = load_verifier(job.verifier)
     other = load_verifier(job.against) if job.against else None
     recording = _recording(job)
